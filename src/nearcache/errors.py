@@ -1,0 +1,91 @@
+"""Everything this package raises on purpose.
+
+* NearcacheError
+  + OptionError            the settings are wrong; raised at start-up, never later
+  + EngineError            the store could not answer
+    - EngineUnavailable    transient: it did not answer in time, or not at all
+      . EngineBusy         another process held the lock of this key's shard too long
+    - EngineConfiguration  permanent: the store exists but must not or cannot be used
+      . RegionError        the shared-memory file cannot be opened, made or trusted
+      . RegionFull         no room for the file (a small /dev/shm, a full disk)
+    - DataError            it answered, and the value is not what the operation needs
+  + LockError              a named lock
+    - LockNotAcquired      somebody else held it for the whole wait
+    - LockLost             it was held, and its time ran out or somebody took it over
+  + LabError               a measurement cannot be made as asked
+
+A missing key is not an error. Errors of client libraries are mapped to
+:class:`EngineError` inside each engine and kept as ``__cause__``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+class NearcacheError(Exception):
+    """The root: catch this to catch everything below."""
+
+
+class OptionError(NearcacheError, ImproperlyConfigured):
+    """An option in ``CACHES`` is unknown or out of range."""
+
+    def __init__(self, backend: str, option: str, problem: str) -> None:
+        super().__init__(f"{backend}: option {option!r} {problem}")
+        self.backend = backend
+        self.option = option
+
+    @classmethod
+    def unknown(cls, backend: str, option: str, known: Iterable[str]) -> OptionError:
+        """The error for a name that no option has, with the nearest right one."""
+        names = sorted(known)
+        close = get_close_matches(option, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+        return cls(backend, option, f"is unknown; {hint}")
+
+
+class EngineError(NearcacheError):
+    """The store could not answer."""
+
+
+class EngineUnavailable(EngineError):
+    """The store did not answer in time, or not at all; trying later may help."""
+
+
+class EngineBusy(EngineUnavailable):
+    """A lock inside the store was not free within its bound (250 ms for incr and cas)."""
+
+
+class EngineConfiguration(EngineError):
+    """The store cannot be used until somebody changes something."""
+
+
+class RegionError(EngineConfiguration):
+    """The shared-memory file cannot be opened, made or trusted."""
+
+
+class RegionFull(RegionError):
+    """There is no room for the shared-memory file."""
+
+
+class DataError(EngineError):
+    """The stored value is not what the operation needs."""
+
+
+class LockError(NearcacheError):
+    """A named lock could not do what was asked."""
+
+
+class LockNotAcquired(LockError):
+    """Somebody else held the lock for the whole wait."""
+
+
+class LockLost(LockError):
+    """The lock was held, and its time ran out or somebody took it over."""
+
+
+class LabError(NearcacheError):
+    """A measurement cannot be made as asked."""
