@@ -15,7 +15,9 @@
   + LabError               a measurement cannot be made as asked
 
 A missing key is not an error. Errors of client libraries are mapped to
-:class:`EngineError` inside each engine and kept as ``__cause__``.
+:class:`EngineError` inside each engine and kept as ``__cause__``. Nothing here imports
+Django: the adapter raises ``SettingsError``, which is an :class:`OptionError` and Django's
+``ImproperlyConfigured`` at once.
 """
 
 from __future__ import annotations
@@ -23,20 +25,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from django.core.exceptions import ImproperlyConfigured
-
 
 class NearcacheError(Exception):
     """The root: catch this to catch everything below."""
 
 
-class OptionError(NearcacheError, ImproperlyConfigured):
+class OptionError(NearcacheError):
     """An option in ``CACHES`` is unknown or out of range."""
 
     def __init__(self, backend: str, option: str, problem: str) -> None:
         super().__init__(f"{backend}: option {option!r} {problem}")
         self.backend = backend
         self.option = option
+        self.problem = problem
 
     @classmethod
     def unknown(cls, backend: str, option: str, known: Iterable[str]) -> OptionError:

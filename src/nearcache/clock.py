@@ -1,0 +1,60 @@
+"""Time from outside, so that tests need no sleep.
+
+Two readings, because they answer different questions. ``now_ms`` is the wall clock that
+deadlines are written in, shared by all processes and by a file that survives a restart.
+``monotonic_s`` measures waits, which must not end early when somebody sets the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the time comes from, and how to let it pass."""
+
+    def now_ms(self) -> int: ...
+    def monotonic_s(self) -> float: ...
+    def sleep(self, seconds: float) -> None: ...
+    async def asleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The clock of the host."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        # Looked up at every call: gevent replaces `time.sleep`, maybe after this import.
+        time.sleep(seconds)
+
+    async def asleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class FakeClock:
+    """A clock that moves only when told, or when somebody sleeps on it."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = float(now_ms)
+
+    def now_ms(self) -> int:
+        return int(self._now_ms)
+
+    def monotonic_s(self) -> float:
+        return self._now_ms / 1000
+
+    def advance_ms(self, milliseconds: float) -> None:
+        self._now_ms += milliseconds
+
+    def sleep(self, seconds: float) -> None:
+        self.advance_ms(seconds * 1000)
+
+    async def asleep(self, seconds: float) -> None:
+        self.advance_ms(seconds * 1000)

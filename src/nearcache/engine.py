@@ -1,0 +1,120 @@
+"""THE CONTRACT of engines: bytes under bytes keys, with deadlines.
+
+An engine knows nothing of Django, of Python objects or of key prefixes. Implementations add
+no prose to what is said here; ``tests/contract`` says it again as a test.
+
+Keys
+    bytes, one to 65,535 of them.
+Values
+    bytes. A value that is plain decimal digits (``-?(0|[1-9][0-9]*)``) is a counter.
+Deadlines
+    milliseconds since the Unix epoch, or ``None`` for "never". A value is readable before its
+    deadline and gone at it. A deadline in the past stores nothing and removes what was there.
+Versions
+    opaque numbers; a key's version changes whenever its value is set or incremented.
+Refusal
+    an engine may refuse to store (item too large, lock not free in its bound). It then leaves
+    the key absent rather than old, and says so; it does not raise.
+Errors
+    :class:`~nearcache.errors.EngineBusy` where "not stored" would be a wrong answer (incr, cas,
+    get_and_set); :class:`~nearcache.errors.DataError` where the value does not fit.
+
+A cache may lose any item at any time, and never shows a value that was deleted or replaced.
+Every method may be called from any thread, and after a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+ABSENT = -1
+"""What :meth:`Engine.expires_at` says about a key that is not there."""
+
+ScanItem = tuple[bytes, int, int | None, int]
+"""Key, size of the value in bytes, deadline, version."""
+
+
+class Engine(Protocol):
+    """See the head of this module."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def gets(self, key: bytes) -> tuple[bytes, int] | None:
+        """The value and its version."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """As many answers as keys, in their order."""
+
+    def set(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bool:
+        """True if stored."""
+
+    def set_many(self, items: Sequence[tuple[bytes, bytes]], expires_at_ms: int | None) -> list[int]:
+        """The positions of the items that were refused."""
+
+    def add(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bool:
+        """Stores if the key is absent; True if it did."""
+
+    def cas(self, key: bytes, value: bytes, version: int, expires_at_ms: int | None) -> bool:
+        """Stores if the key still has that version; True if it did."""
+
+    def get_and_set(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bytes | None:
+        """Stores, and returns what was there."""
+
+    def incr(self, key: bytes, delta: int) -> int | None:
+        """The new value of a counter, whose deadline stays; None if the key is absent.
+
+        Raises DataError if the value is no counter, or the sum leaves 64 signed bits.
+        """
+
+    def touch(self, key: bytes, expires_at_ms: int | None) -> bool:
+        """Moves the deadline; True if the key was there."""
+
+    def expires_at(self, key: bytes) -> int | None:
+        """The deadline, or :data:`ABSENT`."""
+
+    def contains(self, key: bytes) -> bool: ...
+
+    def delete(self, key: bytes) -> bool:
+        """True if the key was there."""
+
+    def delete_many(self, keys: Sequence[bytes]) -> int:
+        """How many of them were there."""
+
+    def scan(
+        self, cursor: int, limit: int, *, prefix: bytes = b"", glob: bytes | None = None
+    ) -> tuple[int, list[ScanItem]]:
+        """The next cursor and about ``limit`` items; start with 0, and 0 ends the scan.
+
+        Keys present all along come at least once. ``glob`` is matched against the whole key
+        (see :mod:`nearcache.keys`).
+        """
+
+    def clear(self) -> None: ...
+
+    def clear_matching(self, *, prefix: bytes = b"", glob: bytes | None = None) -> int:
+        """Deletes what :meth:`scan` would list; returns how many."""
+
+    def cull(self, items: int) -> int:
+        """Evicts up to that many items, least useful first; returns how many."""
+
+    def __len__(self) -> int:
+        """Items stored; those expired and not yet swept may count."""
+
+    def stats(self) -> dict[str, int]: ...
+
+    def check(self) -> list[str]:
+        """Walks everything; every broken invariant is a line."""
+
+    def lock_acquire(self, name: bytes, ttl_ms: int) -> int | None:
+        """A fencing token above every earlier one, or None if somebody holds the lock.
+
+        The lock is free again when released, when its time runs out, and at once when the
+        process that holds it is gone. Names live apart from keys.
+        """
+
+    def lock_renew(self, name: bytes, token: int, ttl_ms: int) -> bool:
+        """True if the lock was still held under that token."""
+
+    def lock_release(self, name: bytes, token: int) -> bool:
+        """True if the lock was still held under that token."""

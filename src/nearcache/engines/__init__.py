@@ -1,0 +1,1 @@
+"""Engines: bytes in, bytes out. None of them imports Django; a test says so."""

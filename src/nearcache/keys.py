@@ -1,0 +1,102 @@
+"""Keys: Django's default key function, key bytes, and glob patterns over them.
+
+Patterns are Redis's: ``*`` any run, ``?`` one byte, ``[abc]`` ``[a-z]`` ``[^a]`` one byte of
+a set, ``\\`` takes the next byte literally. They match whole keys, as bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+KeyFunction = Callable[[str, str, int], str]
+
+_SPECIAL = re.compile(rb"[*?\[\]\\]")
+
+
+def encode_key(text: str) -> bytes:
+    """The bytes an engine stores a key under; lone surrogates are keys like any other."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode_key(raw: bytes) -> str:
+    """The text of a stored key; bytes that no text encodes to are shown escaped."""
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "backslashreplace")
+
+
+def glob_escape(literal: bytes) -> bytes:
+    """A pattern that matches exactly ``literal``: for prefixes with special characters."""
+    return _SPECIAL.sub(rb"\\\g<0>", literal)
+
+
+def glob_regex(glob: bytes) -> re.Pattern[bytes]:
+    """The regular expression that means the same as ``glob``; use ``fullmatch``."""
+    parts: list[bytes] = []
+    at = 0
+    while at < len(glob):
+        part, at = _translate(glob, at)
+        parts.append(part)
+    return re.compile(b"".join(parts), re.DOTALL)
+
+
+def _translate(glob: bytes, at: int) -> tuple[bytes, int]:
+    char = glob[at : at + 1]
+    if char == b"*":
+        return b".*", at + 1
+    if char == b"?":
+        return b".", at + 1
+    if char == b"[":
+        return _translate_set(glob, at + 1)
+    if char == b"\\" and at + 1 < len(glob):
+        return re.escape(glob[at + 1 : at + 2]), at + 2
+    return re.escape(char), at + 1
+
+
+def _translate_set(glob: bytes, at: int) -> tuple[bytes, int]:
+    negated = glob[at : at + 1] == b"^"
+    at += negated
+    members: list[bytes] = []
+    while at < len(glob) and glob[at : at + 1] != b"]":
+        low, at = _set_member(glob, at)
+        if glob[at : at + 1] == b"-" and at + 1 < len(glob) and glob[at + 1 : at + 2] != b"]":
+            high, at = _set_member(glob, at + 1)
+            low, high = min(low, high), max(low, high)
+            members.append(re.escape(low) + b"-" + re.escape(high))
+        else:
+            members.append(re.escape(low))
+    inside = b"".join(members)
+    if not inside:
+        return (b"." if negated else b"(?!)"), at + 1
+    return b"[" + (b"^" if negated else b"") + inside + b"]", at + 1
+
+
+def _set_member(glob: bytes, at: int) -> tuple[bytes, int]:
+    if glob[at : at + 1] == b"\\" and at + 1 < len(glob):
+        at += 1
+    return glob[at : at + 1], at + 1
+
+
+class KeySpace:
+    """The keys of one prefix and version, under one key function.
+
+    Listing and deleting by pattern need keys of the form ``<constant><user key>``. The
+    default function makes such keys, and so do most others; one that hashes does not, and
+    :attr:`prefix` is then ``None``.
+    """
+
+    _PROBE = "probe"
+
+    def __init__(self, key_func: KeyFunction, key_prefix: str, version: int) -> None:
+        start = key_func("", key_prefix, version)
+        ends_with_key = key_func(self._PROBE, key_prefix, version) == start + self._PROBE
+        self.prefix = encode_key(start) if ends_with_key else None
+
+    def glob(self, pattern: str) -> bytes:
+        """``pattern`` over user keys as a pattern over stored keys."""
+        return glob_escape(self.prefix or b"") + encode_key(pattern)
+
+    def user_key(self, raw: bytes) -> str:
+        return decode_key(raw[len(self.prefix or b"") :])

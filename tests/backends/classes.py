@@ -1,0 +1,30 @@
+"""Backends of the test suite only: Django's contract over each engine, without the fused path."""
+
+from __future__ import annotations
+
+from nearcache.adapter import EngineCache
+from nearcache.backends import SharedMemoryOptions
+from nearcache.engine import Engine
+from nearcache.engines.memory import MemoryEngine
+from nearcache.engines.shm import open_store
+from nearcache.process import once
+
+
+class MemoryCache(EngineCache):
+    """EngineCache over the reference engine."""
+
+    options_class = SharedMemoryOptions
+
+    def open_engine(self) -> Engine:
+        return once(("memory", self.options.location), MemoryEngine)
+
+
+class PlainSharedMemoryCache(EngineCache):
+    """EngineCache over the shared-memory engine: what SharedMemoryCache does natively."""
+
+    options_class = SharedMemoryOptions
+    options: SharedMemoryOptions
+
+    def open_engine(self) -> Engine:
+        chosen = self.options
+        return open_store(chosen.location, chosen.size_bytes, chosen.max_item_bytes)

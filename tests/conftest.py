@@ -1,0 +1,37 @@
+"""Fixtures that every part of the test suite may use."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+
+import django
+
+django.setup()
+
+
+@pytest.fixture
+def private_path(tmp_path: Path) -> Iterator[Path]:
+    """A directory only we may enter, as the store demands."""
+    directory = tmp_path / "private"
+    directory.mkdir(mode=0o700)
+    yield directory
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], None]:
+    """Waits until a condition holds, and fails if it does not within ten seconds."""
+
+    def wait(condition: Callable[[], object], seconds: float = 10) -> None:
+        give_up_at = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < give_up_at, "it did not happen in time"
+            time.sleep(0.002)
+
+    return wait

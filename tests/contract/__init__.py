@@ -1,0 +1,1 @@
+"""What every engine must do: run once per engine, see ``conftest.engine``."""

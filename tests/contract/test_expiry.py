@@ -1,0 +1,88 @@
+"""Deadlines. A fake clock where the engine takes one, else short waits on the real one."""
+
+from __future__ import annotations
+
+from nearcache.clock import FakeClock
+from nearcache.engine import ABSENT, Engine
+
+SOON_MS = 40
+
+
+def test_a_value_is_readable_before_its_deadline(engine: Engine, clock: FakeClock) -> None:
+    engine.set(b"k", b"v", clock.now_ms() + 60_000)
+    assert engine.get(b"k") == b"v"
+
+
+def test_a_value_is_gone_at_its_deadline(engine: Engine, clock: FakeClock) -> None:
+    engine.set(b"k", b"v", clock.now_ms() + SOON_MS)
+    engine.set(b"stays", b"v", None)
+    clock.advance_ms(SOON_MS)
+    assert engine.get(b"k") is None
+    assert engine.gets(b"k") is None
+    assert engine.get_many([b"k", b"stays"]) == [None, b"v"]
+    assert not engine.contains(b"k")
+    assert engine.expires_at(b"k") == ABSENT
+    assert [key for key, *_ in engine.scan(0, 10)[1]] == [b"stays"]
+
+
+def test_what_has_expired_cannot_be_touched_incremented_or_deleted(
+    engine: Engine, clock: FakeClock
+) -> None:
+    engine.set(b"k", b"1", clock.now_ms() + SOON_MS)
+    clock.advance_ms(SOON_MS)
+    assert not engine.touch(b"k", None)
+    assert engine.incr(b"k", 1) is None
+    assert not engine.delete(b"k")
+    assert engine.get(b"k") is None
+
+
+def test_add_sees_an_expired_key_as_free(engine: Engine, clock: FakeClock) -> None:
+    engine.set(b"k", b"old", clock.now_ms() + SOON_MS)
+    clock.advance_ms(SOON_MS)
+    assert engine.add(b"k", b"new", None)
+    assert engine.get(b"k") == b"new"
+
+
+def test_a_past_deadline_removes_what_was_there(engine: Engine, clock: FakeClock) -> None:
+    engine.set(b"k", b"old", None)
+    engine.set(b"k", b"new", clock.now_ms() - 1)
+    assert engine.get(b"k") is None
+
+
+def test_add_with_a_past_deadline_says_yes_and_stores_nothing(
+    engine: Engine, clock: FakeClock
+) -> None:
+    assert engine.add(b"k", b"v", clock.now_ms() - 1)
+    assert engine.get(b"k") is None
+    engine.set(b"k", b"there", None)
+    assert not engine.add(b"k", b"v", clock.now_ms() - 1)
+    assert engine.get(b"k") == b"there"
+
+
+def test_touch_moves_the_deadline_both_ways(engine: Engine, clock: FakeClock) -> None:
+    engine.set(b"k", b"v", clock.now_ms() + SOON_MS)
+    assert engine.touch(b"k", None)
+    clock.advance_ms(SOON_MS)
+    assert engine.get(b"k") == b"v"
+    assert engine.expires_at(b"k") is None
+    assert engine.touch(b"k", clock.now_ms() - 1)
+    assert engine.get(b"k") is None
+
+
+def test_the_deadline_is_kept_to_the_millisecond(engine: Engine, clock: FakeClock) -> None:
+    deadline = clock.now_ms() + 123_457
+    engine.set(b"k", b"v", deadline)
+    assert engine.expires_at(b"k") == deadline
+
+
+def test_incr_keeps_the_deadline(engine: Engine, clock: FakeClock) -> None:
+    deadline = clock.now_ms() + 60_000
+    engine.set(b"k", b"1", deadline)
+    engine.incr(b"k", 10**15)
+    assert engine.expires_at(b"k") == deadline
+
+
+def test_set_replaces_the_deadline_with_its_own(engine: Engine, clock: FakeClock) -> None:
+    engine.set(b"k", b"v", clock.now_ms() + 60_000)
+    engine.set(b"k", b"v", None)
+    assert engine.expires_at(b"k") is None
