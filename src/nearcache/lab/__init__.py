@@ -1,0 +1,19 @@
+"""The lab: which cache is fastest for this team, on this machine, with this data?
+
+    experiments/   the questions: candidates, workload, measures (data, no code)
+    candidates.py  what can be measured; one entry per configuration
+    workloads/     the values that are stored, each with key, version and checksum
+    servers.py     private redis-server and memcached, started and stopped here
+    worker.py      one process per candidate: sets up, proves, measures on request
+    driver.py      asks the workers in random order, collects, survives Ctrl-C
+    sample.py      what was measured: one JSON file, raw histograms inside
+    stats.py       ratios, intervals, the noise floor; knows nothing of caches
+    verdict.py     the sentence and the CACHES block, made from a sample only
+    reports/       readers of a sample: terminal and one HTML page
+
+The arrows point downwards: a report never measures and the driver never judges.
+Nothing outside ``cli`` and ``web`` imports this package.
+
+Not here: load tests with many clients at a fixed rate, and networks slower than
+loopback. The verdict says so, because no number below answers those questions.
+"""

@@ -1,0 +1,290 @@
+"""Runs an experiment: starts servers and workers, asks in random order, collects.
+
+    for each repetition (fresh processes)
+        start one worker per candidate; each proves itself or is out
+        one unrecorded visit per payload: warms up, decides batches, weighs items
+        for each round
+            visit all (candidate, payload) pairs, in an order drawn anew
+        write the file
+
+Why rounds of everything, and not one candidate after the other: the machine drifts,
+and whoever came first would be measured on another machine than who came last.
+A wrong answer voids all numbers of its candidate, in every repetition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Protocol
+
+from nearcache.lab.candidates import fill
+from nearcache.lab.crew import Member
+from nearcache.lab.machine import measuring_cpu, pressure, steal_share
+from nearcache.lab.messages import Failed, Missing, Phase, Ready, Setup, Visit, Visited
+from nearcache.lab.model import NO_PAYLOAD, PAYLOAD_FREE, Candidate, Experiment, Plan
+from nearcache.lab.sample import Sample
+from nearcache.lab.servers import ServerMissing, Servers
+from nearcache.lab.stats import warm_up_count
+from nearcache.lab.stopping import Stopped, Stopping
+
+BATCH_BELOW_NS = 10_000  # two timestamps cost about 1 % of this
+BATCH = 10
+LEAST_ROUNDS = 2  # of a repetition, whatever the clock says: one round has no spread
+
+
+class Progress(Protocol):
+    """Told what happens; the terminal draws it."""
+
+    def repetition(self, number: int, of: int) -> None: ...
+    def round(self, number: int, of: int, visits: int) -> None: ...
+    def step(self, what: str) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is to be measured. ``candidates`` hold baseline and twins already."""
+
+    experiment: Experiment
+    plan: Plan
+    candidates: Sequence[Candidate]
+    payloads: Sequence[str]
+    operations: Sequence[str]
+    seed: int
+    binaries: Mapping[str, str] = field(default_factory=dict)
+
+
+def measure(
+    order: Order,
+    sample: Sample,
+    progress: Progress,
+    checkpoint: Callable[[Sample], None],
+) -> Stopped | None:
+    """Fill ``sample``. Returns who interrupted the run, if anybody did.
+
+    Servers, workers and files are gone when this returns or raises.
+    """
+    started = time.monotonic()
+    before = pressure()
+    interruption: Stopped | None = None
+    with Stopping() as stopping:
+        driver = Driver(order, sample, progress, checkpoint, stopping)
+        try:
+            driver.run()
+        except Stopped as stopped:
+            interruption = stopped
+        finally:
+            stopping.disarm()
+            driver.put_away()
+    after = pressure()
+    sample.about |= {
+        "seconds": round(time.monotonic() - started, 1),
+        "load_before": before["load"],
+        "steal_share": steal_share(before, after),
+        "state": "interrupted" if interruption else "complete",
+    }
+    return interruption
+
+
+class Driver:
+    def __init__(
+        self,
+        order: Order,
+        sample: Sample,
+        progress: Progress,
+        checkpoint: Callable[[Sample], None],
+        stopping: Stopping,
+    ) -> None:
+        self.order = order
+        self.sample = sample
+        self.progress = progress
+        self.checkpoint = checkpoint
+        self.stopping = stopping
+        self.rng = random.Random(order.seed)
+        self.cpu = measuring_cpu()
+        self.batches: dict[tuple[str, str, str], int] = {}
+        self.crew: list[Member] = []
+        self.started = time.monotonic()
+        with stopping.deferred():
+            self.directory = Path(tempfile.mkdtemp(prefix="nearcache-lab-", dir=_tmpfs()))
+            self.servers = Servers(self.directory, self.cpu, order.binaries)
+
+    def run(self) -> None:
+        self._start_servers()
+        plan = self.order.plan
+        for repetition in range(plan.repetitions):
+            self.progress.repetition(repetition + 1, plan.repetitions)
+            self._repeat(repetition)
+            self.checkpoint(self.sample)
+
+    def put_away(self) -> None:
+        self._dismiss()
+        self.servers.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _start_servers(self) -> None:
+        for candidate in self.order.candidates:
+            if candidate.server is None:
+                continue
+            self.progress.step(f"starting {candidate.server}")
+            try:
+                with self.stopping.deferred():
+                    server = self.servers.start(candidate.server)
+            except ServerMissing as missing:
+                self._out(candidate.name, Missing(str(missing), missing.install))
+            else:
+                self.sample.about["servers"][server.name] = server.version
+
+    def _repeat(self, repetition: int) -> None:
+        plan = self.order.plan
+        share_s = plan.time_limit_s * (repetition + 1) / plan.repetitions
+        try:
+            self._assemble(repetition)
+            self._visit_all(f"{repetition}:warm", None)
+            for number in range(plan.rounds):
+                began = time.monotonic()
+                self.progress.round(number + 1, plan.rounds, self._visits_per_round())
+                self._visit_all(f"{repetition}:{number}", (repetition, number))
+                took_s = time.monotonic() - began
+                spent_s = time.monotonic() - self.started
+                if number + 1 >= LEAST_ROUNDS and spent_s + took_s > share_s:
+                    break
+        finally:
+            self._dismiss()
+
+    def _assemble(self, repetition: int) -> None:
+        """Start all workers, then hear from each: they load in parallel."""
+        for candidate in self.order.candidates:
+            if self.sample.candidates[candidate.name].state in ("missing", "failed"):
+                continue
+            self.progress.step(f"starting {candidate.name}")
+            setup = self._setup(candidate, repetition)
+            with self.stopping.deferred():
+                self.crew.append(Member(setup))
+        for member in list(self.crew):
+            answer = member.begun()
+            if isinstance(answer, Ready):
+                self.sample.candidates[member.candidate.name].proof = dict(answer.proof)
+            else:
+                self._expel(member, answer)
+
+    def _setup(self, candidate: Candidate, repetition: int) -> Setup:
+        directory = self.directory / f"{repetition}-{_digest(candidate.name)}"
+        directory.mkdir()
+        places = {**self.servers.places(), "dir": str(directory)}
+        server = self.servers.running.get(candidate.server) if candidate.server else None
+        identity = f"{self.order.seed}:{self.directory.name}:{repetition}:{candidate.name}"
+        return Setup(
+            candidate=replace(candidate, settings=fill(candidate.settings, places)),
+            directory=str(directory),
+            namespace=f"nearcache-lab:{_digest(identity)}",
+            seed=self.order.seed,
+            server_version=f"{candidate.server} {server.version}" if server else "",
+            cpu=self.cpu,
+        )
+
+    def _visits_per_round(self) -> int:
+        return len(self.crew) * len(self.order.payloads)
+
+    def _visit_all(self, round_id: str, record: tuple[int, int] | None) -> None:
+        visits = [(member, payload) for member in self.crew for payload in self.order.payloads]
+        self.rng.shuffle(visits)
+        for member, payload in visits:
+            if member not in self.crew:
+                continue  # expelled earlier in this round
+            self.progress.step(f"{member.candidate.name}, payload {payload}")
+            answer = member.ask(self._visit(member.candidate, payload, round_id, record is None))
+            if isinstance(answer, Failed):
+                self._expel(member, answer)
+            elif record is None:
+                self._learn(member.candidate, payload, answer)
+            else:
+                self._record(member.candidate.name, payload, answer, record)
+
+    def _visit(self, candidate: Candidate, payload: str, round_id: str, learning: bool) -> Visit:
+        # What does not depend on the payload is measured with the first one only.
+        first = payload == self.order.payloads[0]
+        operations = [o for o in self.order.operations if first or o not in PAYLOAD_FREE]
+        base = candidate.twin_of or candidate.name
+        known = {o: self.batches.get((base, o, payload), 1) for o in operations}
+        return Visit(
+            payload=payload,
+            operations=operations,
+            round_id=round_id,
+            phase_ns=int(self.order.plan.phase_ms * 1e6),
+            batch=known,
+            measure_stored=learning and not self.sample.candidates[candidate.name].stored.get(payload),
+        )
+
+    def _learn(self, candidate: Candidate, payload: str, visited: Visited) -> None:
+        """From the unrecorded visit: batches and the bytes of an item."""
+        entry = self.sample.candidates[candidate.name]
+        if visited.stored_bytes is not None:
+            entry.stored[payload] = (visited.stored_bytes, visited.stored_how)
+        for phase in visited.phases:
+            # Twins and later repetitions keep the first decision, or they could not be compared.
+            key = (candidate.twin_of or candidate.name, phase.operation, payload)
+            if phase.samples_ns and key not in self.batches:
+                fast = median(phase.samples_ns) < BATCH_BELOW_NS
+                self.batches[key] = BATCH if fast else 1
+
+    def _record(
+        self, name: str, payload: str, visited: Visited, record: tuple[int, int]
+    ) -> None:
+        self.sample.candidates[name].state = "measured"
+        for phase in visited.phases:
+            if phase.operation in self.order.operations:
+                self._record_phase(name, payload, phase, record, visited.refused)
+
+    def _record_phase(
+        self, name: str, payload: str, phase: Phase, record: tuple[int, int], refused: bool
+    ) -> None:
+        where = NO_PAYLOAD if phase.operation in PAYLOAD_FREE else payload
+        cell = self.sample.cell(name, phase.operation, where)
+        cell.batch = phase.batch
+        for count in ("calls", "hits", "misses", "errors", "refused"):
+            setattr(cell, count, getattr(cell, count) + getattr(phase, count))
+        if refused:
+            return  # how fast a store says no is not how fast it stores
+        warm_up = warm_up_count(phase.samples_ns)
+        cell.warm_up += warm_up
+        cell.add_round(*record, phase.samples_ns[warm_up:])
+
+    def _expel(self, member: Member, answer: Failed | Missing) -> None:
+        self.crew.remove(member)
+        with self.stopping.deferred():
+            member.end()
+        self._out(member.candidate.name, answer)
+
+    def _out(self, name: str, answer: Failed | Missing) -> None:
+        entry = self.sample.candidates[name]
+        entry.state = "missing" if isinstance(answer, Missing) else "failed"
+        entry.reason = answer.reason
+        entry.install = answer.install if isinstance(answer, Missing) else ""
+        self.sample.drop(name)
+
+    def _dismiss(self) -> None:
+        for member in self.crew:
+            member.close()  # all first: they leave in parallel
+        while self.crew:
+            self.crew.pop().end()
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def _tmpfs() -> str | None:
+    """Where files cost no disk; None means the usual temporary directory."""
+    with suppress(OSError):
+        tempfile.TemporaryFile(dir="/dev/shm").close()
+        return "/dev/shm"
+    return None

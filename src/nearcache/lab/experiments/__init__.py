@@ -1,0 +1,17 @@
+"""The registry of experiments: a new one is a new file and one line here."""
+
+from __future__ import annotations
+
+from nearcache.errors import LabError
+from nearcache.lab.candidates import unknown_name
+from nearcache.lab.experiments.backends import BACKENDS
+from nearcache.lab.model import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (BACKENDS,)}
+
+
+def experiment_named(name: str) -> Experiment:
+    try:
+        return EXPERIMENTS[name]
+    except KeyError:
+        raise LabError(unknown_name("experiment", name, EXPERIMENTS)) from None

@@ -1,0 +1,34 @@
+"""Which cache backend answers fastest, for one process that talks to it all the time?
+
+Seed 003 asked this in 2017 and could not tell Redis with hiredis from Redis without
+it. Here every candidate proves its client, socket and parser before it is timed, every
+answer is checked, and a twin of the baseline says how much of a difference is noise.
+"""
+
+from __future__ import annotations
+
+from nearcache.lab.candidates import CANDIDATES
+from nearcache.lab.model import Experiment, Plan
+from nearcache.lab.workloads import DEFAULT_PAYLOADS
+
+BACKENDS = Experiment(
+    name="backends",
+    question="Which Django cache backend is fastest on this machine?",
+    candidates=CANDIDATES,
+    payloads=DEFAULT_PAYLOADS,
+    operations=("get", "set", "get_many", "incr", "delete", "miss"),
+    baseline="locmem",
+    twins=("locmem", "redis-hiredis-unix", "pymemcache-unix", "redis-hiredis-tcp"),
+    # Reads dominate a cache: the shares of DiskCache's benchmark of Django backends.
+    mix={"get": 0.90, "set": 0.09, "delete": 0.01},
+    plans={
+        "full": Plan(repetitions=5, rounds=8, phase_ms=20, time_limit_s=290, resamples=1000),
+        "quick": Plan(repetitions=2, rounds=4, phase_ms=5, time_limit_s=42, resamples=400),
+    },
+    cannot_answer=(
+        "Many clients at once: one process at a time is measured, so nothing queues.",
+        "A server on another host: loopback has no network, which would add its round trip "
+        "to every TCP candidate.",
+        "A cache that is full: everything fits, nothing is evicted.",
+    ),
+)

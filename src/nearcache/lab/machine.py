@@ -1,0 +1,81 @@
+"""What the numbers were measured on. A number without its machine is a rumour."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+LIBRARIES = (
+    "nearcache django redis hiredis django-redis pymemcache pylibmc python-memcached diskcache"
+).split()
+# What must be equal before two samples may be put together.
+IDENTITY = ("cpu_model", "cpus", "kernel", "python", "memory_bytes")
+
+
+def describe_machine() -> dict[str, Any]:
+    return {
+        "cpu_model": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "cpus_usable": len(os.sched_getaffinity(0)),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "not shown",
+        "virtual": "hypervisor" in _read("/proc/cpuinfo"),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "kernel": platform.release(),
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "clock_overhead_ns": clock_overhead_ns(),
+    }
+
+
+def describe_versions() -> dict[str, str]:
+    versions: dict[str, str] = {}
+    for name in LIBRARIES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
+
+
+def pressure() -> dict[str, float]:
+    """How busy the machine is with other things; taken before and after a run."""
+    with suppress(OSError, ValueError, IndexError):
+        ticks = [int(word) for word in _read("/proc/stat").splitlines()[0].split()[1:]]
+        return {"load": os.getloadavg()[0], "steal_ticks": ticks[7], "all_ticks": sum(ticks[:8])}
+    return {"load": os.getloadavg()[0], "steal_ticks": 0, "all_ticks": 0}
+
+
+def steal_share(before: dict[str, float], after: dict[str, float]) -> float:
+    """Which part of the time the hypervisor gave to other guests."""
+    everything = after["all_ticks"] - before["all_ticks"]
+    return (after["steal_ticks"] - before["steal_ticks"]) / everything if everything else 0.0
+
+
+def measuring_cpu() -> int:
+    """The CPU that servers and workers share: the last one, interrupts prefer the first."""
+    return max(os.sched_getaffinity(0))
+
+
+def clock_overhead_ns() -> int:
+    """What two timestamps in a row cost. Shown, never subtracted."""
+    clock = time.perf_counter_ns
+    return int(median(-(clock() - clock()) for _ in range(1000)))
+
+
+def _cpu_model() -> str:
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.lower().startswith(("model name", "cpu model", "hardware")):
+            return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

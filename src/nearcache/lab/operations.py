@@ -1,0 +1,223 @@
+"""The timed loops: one visit stores a payload, reads it, deletes it, and checks it all.
+
+    set        fill with new keys, then overwrite them with newer versions
+    get        one key at a time; every answer is compared with what was stored
+    get_many   20 keys a call
+    delete     every key once; afterwards none may answer
+    miss       keys that were never set
+    incr       one counter; every answer must be the next number
+
+Only the calls are timed. Building and checking values happens between timestamps.
+Calls that take less than a timestamp is worth are timed in batches: a sample is then
+the mean of the batch, and the report marks it.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import cycle, islice
+from typing import Any
+
+from nearcache.lab.canary import TIMEOUT_S
+from nearcache.lab.messages import Phase, Visit, Visited
+from nearcache.lab.stored import Meter
+from nearcache.lab.workloads.payload import Payload
+
+MANY = 20
+REFUSABLE_BYTES = 900_000  # below this no store has an excuse to refuse a value
+COUNTER_START = 1000  # four digits and up: always the same length in the store
+clock = time.perf_counter_ns
+
+
+class WrongAnswer(Exception):
+    """The cache returned something that was never stored under this key and version."""
+
+
+class Visitor:
+    """Does one visit to one cache. Versions rise, so that a stale answer shows."""
+
+    def __init__(
+        self, cache: Any, payload: Payload, visit: Visit, namespace: str, meter: Meter | None
+    ) -> None:
+        self.cache = cache
+        self.payload = payload
+        self.visit = visit
+        self.meter = meter
+        self.prefix = f"{namespace}:{visit.round_id}"
+        self.versions = {f"{self.prefix}:{i:04d}": 0 for i in range(payload.key_count)}
+        self.keys = list(self.versions)
+        self.result = Visited(phases=[])
+
+    def run(self) -> Visited:
+        self._set()
+        if not self._everything_is_stored():
+            return self.result
+        self._measure_stored()
+        steps = {"get": self._get, "get_many": self._get_many, "miss": self._miss}
+        for name, step in steps.items():
+            if name in self.visit.operations:
+                step()
+        self._delete()
+        if "incr" in self.visit.operations:
+            self._incr()
+        self._refuse_losses()
+        return self.result
+
+    def _set(self) -> None:
+        phase = self._phase("set")
+        set_ = self.cache.set
+
+        def store(key: str, value: Any) -> None:
+            set_(key, value, TIMEOUT_S)
+
+        self._time(phase, store, self._values(), at_least=len(self.keys))
+
+    def _values(self) -> Iterator[tuple[str, Any]]:
+        for key in cycle(self.keys):
+            self.versions[key] += 1
+            yield key, self.payload.make(key, self.versions[key])
+
+    def _get(self) -> None:
+        phase = self._phase("get")
+        calls = ((key,) for key in cycle(self.keys))
+        # At least all keys once: "keys stored == keys sent", seen through get itself.
+        self._time(phase, self.cache.get, calls, self._check_get, at_least=len(self.keys))
+
+    def _check_get(self, phase: Phase, arguments: tuple[Any, ...], value: Any) -> None:
+        key = arguments[0]
+        if value is None:
+            phase.misses += 1
+            return
+        self._verify(phase, key, value)
+        phase.hits += 1
+
+    def _get_many(self) -> None:
+        phase = self._phase("get_many")
+        endless = cycle(self.keys)
+        calls = ((list(islice(endless, MANY)),) for _ in cycle((0,)))
+        self._time(phase, self.cache.get_many, calls, self._check_get_many, at_least=5)
+
+    def _check_get_many(self, phase: Phase, arguments: tuple[Any, ...], found: Any) -> None:
+        for key in arguments[0]:
+            if key in found:
+                self._verify(phase, key, found[key])
+                phase.hits += 1
+            else:
+                phase.misses += 1
+
+    def _miss(self) -> None:
+        phase = self._phase("miss")
+        calls = ((f"{self.prefix}:none:{i % 1000:03d}",) for i in _count())
+        self._time(phase, self.cache.get, calls, self._check_miss, at_least=50)
+
+    def _check_miss(self, phase: Phase, arguments: tuple[Any, ...], value: Any) -> None:
+        if value is not None:
+            phase.errors += 1
+            raise WrongAnswer(f"get of a key that was never set returned a {type(value).__name__}")
+        phase.misses += 1
+
+    def _delete(self) -> None:
+        phase = self._phase("delete")
+        self._time(phase, self.cache.delete, ((key,) for key in self.keys))
+        if self._found(self.keys):
+            raise WrongAnswer("keys still answer after they were deleted")
+
+    def _incr(self) -> None:
+        phase = self._phase("incr")
+        key = f"{self.prefix}:counter"
+        self.cache.set(key, COUNTER_START, TIMEOUT_S)
+        expected = _count(COUNTER_START + 1)
+
+        def check(phase: Phase, arguments: tuple[Any, ...], value: Any) -> None:
+            if value != next(expected):
+                phase.errors += 1
+                raise WrongAnswer(f"incr returned {value!r}, which is not the next number")
+            phase.hits += 1
+
+        self._time(phase, self.cache.incr, cycle(((key,),)), check, at_least=50)
+        self.cache.delete(key)
+
+    def _everything_is_stored(self) -> bool:
+        missing = len(self.keys) - len(self._found(self.keys))
+        if not missing:
+            return True
+        size = len(str(self.payload.make(self.keys[0], 1)))
+        if missing == len(self.keys) and size >= REFUSABLE_BYTES:
+            self.result.refused = True
+            self.result.phases[0].refused = missing
+            return False
+        raise WrongAnswer(
+            f"{missing} of {len(self.keys)} keys of payload {self.payload.letter} are not there "
+            "right after they were set: sets are dropped, or the cache is too small"
+        )
+
+    def _refuse_losses(self) -> None:
+        # A miss is fast. Were it allowed among gets, the worst cache would win.
+        for phase in self.result.phases:
+            if phase.misses and phase.operation != "miss":
+                raise WrongAnswer(
+                    f"{phase.misses} of {phase.misses + phase.hits} answers to {phase.operation} "
+                    f"of payload {self.payload.letter} were misses, of keys that were there"
+                )
+
+    def _found(self, keys: Sequence[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for start in range(0, len(keys), MANY):
+            found.update(self.cache.get_many(list(keys[start : start + MANY])))
+        return found
+
+    def _measure_stored(self) -> None:
+        if self.meter:
+            sample = self.payload.make(self.keys[0], 1)
+            self.result.stored_bytes, self.result.stored_how = self.meter.per_item(
+                self.keys, sample
+            )
+
+    def _verify(self, phase: Phase, key: str, value: Any) -> None:
+        problem = self.payload.check(value, key, self.versions[key])
+        if problem:
+            phase.errors += 1
+            raise WrongAnswer(f"{phase.operation} of payload {self.payload.letter}: {problem}")
+
+    def _phase(self, operation: str) -> Phase:
+        batch = self.visit.batch.get(operation, 1)
+        phase = Phase(operation, batch, samples_ns=array("Q"))
+        self.result.phases.append(phase)
+        return phase
+
+    def _time(
+        self,
+        phase: Phase,
+        operation: Callable[..., Any],
+        calls: Iterable[tuple[Any, ...]],
+        check: Callable[[Phase, tuple[Any, ...], Any], None] | None = None,
+        at_least: int = 0,
+    ) -> None:
+        """Call until the time of this phase is used up, and ``at_least`` so often.
+
+        An endless ``calls`` ends with the budget; a finite one is always used up.
+        """
+        finite = not at_least
+        spent = 0
+        calls = iter(calls)
+        while finite or spent < self.visit.phase_ns or phase.calls < at_least:
+            batch = list(islice(calls, phase.batch))
+            if not batch:
+                return
+            start = clock()
+            answers = [operation(*arguments) for arguments in batch]
+            elapsed = clock() - start
+            phase.samples_ns.append(elapsed // len(batch))
+            phase.calls += len(batch)
+            spent += elapsed
+            if check:
+                for arguments, answer in zip(batch, answers, strict=True):
+                    check(phase, arguments, answer)
+
+
+def _count(start: int = 0) -> Iterator[int]:
+    while True:
+        yield start
+        start += 1

@@ -1,0 +1,223 @@
+"""Private redis-server and memcached: started for one run, gone after it.
+
+Every server lives in the run's own directory, listens on a unix socket and on a free
+port of 127.0.0.1, writes nothing to disk, and is stopped by its process id. It is
+asked for its version before anybody measures it: that is the proof that it answers.
+
+A binary that is not installed raises :class:`ServerMissing` (the table then names the
+package); one that is there and does not start is a :class:`LabError` and ends the run.
+The kernel ends the servers with the lab (``PR_SET_PDEATHSIG``), even if it is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from nearcache.errors import LabError
+from nearcache.lab.model import ServerName
+
+START_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 5.0
+POLL_S = 0.01
+PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+class ServerMissing(LabError):
+    """The server's binary is not installed; ``install`` says how to get it."""
+
+    def __init__(self, binaries: Sequence[str], install: str) -> None:
+        super().__init__(f"{' or '.join(binaries)} is not installed; {install}")
+        self.install = install
+
+
+@dataclass(frozen=True)
+class Running:
+    name: str
+    version: str
+    places: Mapping[str, str]  # what it adds to the placeholders of candidates
+    process: subprocess.Popen[bytes]
+
+
+class Servers:
+    """The servers of one run. Use as a context manager: leaving it stops them all."""
+
+    def __init__(self, directory: Path, cpu: int, binaries: Mapping[str, str] | None = None):
+        self.directory = directory
+        self.cpu = cpu
+        self.binaries = dict(binaries or {})  # server -> path, where the user gave one
+        self.running: dict[ServerName, Running] = {}
+
+    def __enter__(self) -> Servers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self, name: ServerName) -> Running:
+        """The server of this name, started on first use."""
+        if name not in self.running:
+            starters = {
+                "redis": self._start_redis,
+                "memcached-unix": self._start_memcached_unix,
+                "memcached-tcp": self._start_memcached_tcp,
+            }
+            self.running[name] = starters[name]()
+        return self.running[name]
+
+    def places(self) -> dict[str, str]:
+        """All placeholders that the running servers define."""
+        merged: dict[str, str] = {}
+        for server in self.running.values():
+            merged.update(server.places)
+        return merged
+
+    def stop(self) -> None:
+        for server in self.running.values():
+            end_process(server.process)
+        self.running.clear()
+
+    def _start_redis(self) -> Running:
+        binary = self._find("redis", ("redis-server", "valkey-server"), "apt install redis-server")
+        path, port = str(self.directory / "redis.sock"), free_port()
+        command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path]
+        command += ["--unixsocketperm", "700", "--dir", str(self.directory), "--daemonize", "no"]
+        # Persistence would fork and write while we measure.
+        command += ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]
+        places = {"redis_socket": path, "redis_port": str(port)}
+        return self._launch("redis", command, path, b"INFO server\r\n", b"redis_version:", places)
+
+    def _start_memcached_unix(self) -> Running:
+        path = str(self.directory / "memcached.sock")
+        command = [*self._memcached(), "-s", path, "-a", "0700"]
+        return self._launch(
+            "memcached-unix", command, path, b"version\r\n", b"VERSION ", {"memcached_socket": path}
+        )
+
+    def _start_memcached_tcp(self) -> Running:
+        # With -s memcached opens no port at all, so TCP takes a server of its own.
+        port = free_port()
+        command = [*self._memcached(), "-l", "127.0.0.1", "-p", str(port), "-U", "0"]
+        places = {"memcached_port": str(port)}
+        return self._launch("memcached-tcp", command, port, b"version\r\n", b"VERSION ", places)
+
+    def _memcached(self) -> list[str]:
+        binary = self._find("memcached", ("memcached",), "apt install memcached")
+        as_root = ["-u", "root"] if os.geteuid() == 0 else []
+        return [binary, "-m", "256", *as_root]
+
+    def _find(self, server: str, names: Sequence[str], install: str) -> str:
+        given = self.binaries.get(server)
+        if given:
+            found = shutil.which(given)
+            if not found:
+                raise LabError(f"{given} is not a program; give the path of a {server} binary")
+            return found
+        for name in names:
+            if found := shutil.which(name):
+                return found
+        raise ServerMissing(names, install)
+
+    def _launch(
+        self,
+        name: ServerName,
+        command: list[str],
+        address: str | int,
+        question: bytes,
+        marker: bytes,
+        places: Mapping[str, str],
+    ) -> Running:
+        log = self.directory / f"{name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                start_new_session=True,  # Ctrl-C is for the lab, which stops its servers itself
+                preexec_fn=child_setup(self.cpu),
+            )
+        try:
+            version = _wait_for_version(process, address, question, marker)
+        except BaseException as error:
+            end_process(process)
+            if isinstance(error, TimeoutError):
+                raise LabError(_why_not_started(command[0], log)) from error
+            raise
+        return Running(name, version, places, process)
+
+
+def child_setup(cpu: int | None) -> Callable[[], None]:
+    """What a child does before exec: die with the lab, and stay on one CPU if told to."""
+
+    def setup() -> None:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if cpu is not None:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, {cpu})
+
+    return setup
+
+
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to end, then insist. Only ever this process, by its id."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ask(address: str | int, question: bytes, timeout_s: float = 2.0) -> bytes:
+    """One question to a server on a unix path or a local port; the first of its answer."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(address if isinstance(address, str) else ("127.0.0.1", address))
+        connection.sendall(question)
+        return connection.recv(65536)
+
+
+def _wait_for_version(
+    process: subprocess.Popen[bytes], address: str | int, question: bytes, marker: bytes
+) -> str:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError):
+            answer = ask(address, question)
+            if marker in answer:
+                return answer.split(marker, 1)[1].split(b"\r\n", 1)[0].decode()
+        time.sleep(POLL_S)
+    raise TimeoutError
+
+
+def _why_not_started(binary: str, log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    said = f"it said: {lines[-1].strip()}" if lines else "it said nothing"
+    return f"{binary} did not start ({said}); run it by hand, or leave its candidates out"

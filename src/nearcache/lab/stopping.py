@@ -1,0 +1,67 @@
+"""Ctrl-C, SIGTERM and SIGHUP as one exception that cannot interrupt the cleaning up.
+
+A signal that arrives while a process is being started, or while things are put away,
+is remembered and acted upon when that is over.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(BaseException):
+    """Somebody asked the run to end. Not an Exception: nothing may swallow it."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal.Signals(signal_number).name)
+        self.exit_code = 128 + signal_number
+
+
+class Stopping:
+    """Installs the handlers for a while. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        self._pending: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Stopping:
+        for number in SIGNALS:
+            self._previous[number] = signal.signal(number, self._handle)
+        self._armed = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._armed = False
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Signals wait until the block has ended."""
+        self._armed = False
+        try:
+            yield
+        finally:
+            self._armed = True
+        self._raise_pending()
+
+    def disarm(self) -> None:
+        """From here on everything is cleaning up; further signals change nothing."""
+        self._armed = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._pending = self._pending or number
+        if self._armed:
+            self._raise_pending()
+
+    def _raise_pending(self) -> None:
+        if self._pending is not None:
+            self._armed = False
+            raise Stopped(self._pending)

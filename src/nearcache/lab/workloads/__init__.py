@@ -1,0 +1,24 @@
+"""What is stored: payloads of known shape, each value sealed with key and version.
+
+A new payload is one new file and one line in ``PAYLOADS``.
+"""
+
+from __future__ import annotations
+
+from nearcache.lab.workloads.floats import Floats
+from nearcache.lab.workloads.fragment import Fragment
+from nearcache.lab.workloads.oversize import Oversize
+from nearcache.lab.workloads.payload import Payload
+from nearcache.lab.workloads.rows import Rows
+from nearcache.lab.workloads.small_dict import SmallDict
+
+PAYLOADS: dict[str, type[Payload]] = {
+    "S": SmallDict,
+    "F": Floats,
+    "H": Fragment,
+    "Q": Rows,
+    "X": Oversize,
+}
+DEFAULT_PAYLOADS = ("S", "F", "H", "Q")
+
+__all__ = ["DEFAULT_PAYLOADS", "PAYLOADS", "Payload"]
