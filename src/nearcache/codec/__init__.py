@@ -66,6 +66,8 @@ class Codec:
         try:
             payload = COMPRESSORS[raw[0] >> 4 & 0x07].unpack(raw[1:])
             return SERIALIZERS[raw[0] & 0x0F].load(payload)
+        except MemoryError:
+            raise  # not the value's fault
         except Exception as error:
             # Anything: unpickling runs the code of classes that may have changed or gone.
             raise Undecodable(f"header 0x{raw[0]:02x}: {error!r}") from error

@@ -1,0 +1,224 @@
+"""``nearcache shm``: look into a shared-memory cache, from beside the processes that use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from nearcache._core import Store
+from nearcache.engine import ScanItem
+from nearcache.engines.shm import SUFFIX, base_path, data_path, default_directory, open_store
+from nearcache.errors import EngineError, OptionError
+from nearcache.keys import decode_key, encode_key
+from nearcache.options import human_bytes, human_duration
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SCAN_ITEMS = 1000
+
+
+def cache_options(command: Command) -> Command:
+    """Which cache: by name or path, or as some Django settings name it."""
+    for decorate in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines."),
+        click.option("--alias", help="An alias of CACHES in the Django settings, instead of NAME."),
+        click.option(
+            "--settings",
+            metavar="MODULE",
+            help="The Django settings for --alias; else DJANGO_SETTINGS_MODULE.",
+        ),
+        click.argument("name", required=False),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.group()
+def shm() -> None:
+    """Look into a shared-memory cache.
+
+    NAME is a LOCATION as in CACHES: a name ("default" if left out) or an absolute path.
+    All of this is safe beside live traffic, and none of it makes a file.
+    """
+
+
+@shm.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+def list_caches(as_json: bool) -> None:
+    """List the caches of this user."""
+    rows = [_file_facts(path) for path in sorted(default_directory().glob(f"*{SUFFIX}"))]
+    if as_json:
+        _print_json(rows)
+        return
+    for row in rows:
+        age = human_duration(row["age_ms"])
+        click.echo(f"{row['name']:<24} {human_bytes(row['size_bytes']):>10}   made {age} ago")
+    if not rows:
+        click.echo(f"no caches in {default_directory()}")
+
+
+@shm.command()
+@cache_options
+def stats(name: str | None, settings: str | None, alias: str | None, as_json: bool) -> None:
+    """Show what the cache holds and what happened to it since it was made."""
+    store = _open(name, settings, alias)
+    facts: dict[str, Any] = {"path": store.path, "size_bytes": store.size_bytes} | store.stats()
+    if as_json:
+        _print_json(facts)
+        return
+    width = max(map(len, facts))
+    for key, value in facts.items():
+        click.echo(f"{key.removesuffix('_bytes').removesuffix('_ms'):<{width}}  {_human(key, value)}")
+
+
+@shm.command()
+@cache_options
+def check(name: str | None, settings: str | None, alias: str | None, as_json: bool) -> None:
+    """Read everything and report broken invariants: exit code 0 sound, 1 not."""
+    store = _open(name, settings, alias)
+    faults = store.check()
+    if as_json:
+        _print_json({"path": store.path, "items": len(store), "faults": faults})
+    else:
+        for fault in faults:
+            click.echo(fault)
+        verdict = f"{len(faults)} faults; `nearcache shm clear` makes it new" if faults else "sound"
+        click.echo(f"{store.path}: {verdict}, {len(store)} items")
+    if faults:
+        raise SystemExit(1)
+
+
+@shm.command()
+@cache_options
+@click.option("--match", metavar="GLOB", help='Only keys like this, for example ":1:user:*".')
+@click.option("--limit", type=click.IntRange(1), default=1000, help="At most so many. [1000]")
+def keys(
+    name: str | None,
+    settings: str | None,
+    alias: str | None,
+    as_json: bool,
+    match: str | None,
+    limit: int,
+) -> None:
+    """List keys as they are stored (prefix:version:key), with size and time left."""
+    store = _open(name, settings, alias)
+    items = _items(store, match)
+    found = [item for item, _ in zip(items, range(limit), strict=False)]
+    now_ms = time.time_ns() // 1_000_000
+    if as_json:
+        _print_json([_key_facts(item, now_ms) for item in found])
+        return
+    for item in found:
+        key, size, expires_at_ms, _ = item
+        left = "never" if expires_at_ms is None else human_duration(max(0, expires_at_ms - now_ms))
+        click.echo(f"{human_bytes(size):>10}  {left:>14}  {decode_key(key)}")
+    if next(items, None):
+        click.echo(f"... and more; --limit shows more than {limit}", err=True)
+
+
+@shm.command()
+@cache_options
+@click.option("--match", metavar="GLOB", help='Only keys like this, for example ":1:user:*".')
+def clear(
+    name: str | None, settings: str | None, alias: str | None, as_json: bool, match: str | None
+) -> None:
+    """Empty the cache, or remove the keys that match."""
+    store = _open(name, settings, alias)
+    removed = len(store)
+    if match is None:
+        store.clear()
+    else:
+        removed = store.clear_matching(glob=encode_key(match))
+    if as_json:
+        _print_json({"path": store.path, "removed": removed})
+    else:
+        click.echo(f"{store.path}: {removed} items removed")
+
+
+def _open(name: str | None, settings: str | None, alias: str | None) -> Store:
+    base = _base(name, settings, alias)
+    path = data_path(base)
+    try:
+        size_bytes = path.stat().st_size
+    except FileNotFoundError:
+        raise EngineError(f"{path} is not there; `nearcache shm list` shows what is") from None
+    except OSError as error:
+        raise EngineError(f"{path}: {error.strerror}") from error
+    return open_store(base, size_bytes)
+
+
+def _base(name: str | None, settings: str | None, alias: str | None) -> str:
+    if name is not None and (settings or alias):
+        raise click.UsageError("give NAME, or --settings and --alias, not both")
+    if settings or alias:
+        return _location_of(settings, alias or "default")
+    try:
+        return base_path(name or "default")
+    except ValueError as error:
+        raise click.UsageError(f"NAME {error}") from error
+
+
+def _location_of(settings: str | None, alias: str) -> str:
+    """The location of an alias; anything may go wrong while settings are imported."""
+    from django.core.cache import InvalidCacheBackendError, caches
+
+    if settings:
+        os.environ["DJANGO_SETTINGS_MODULE"] = settings
+    try:
+        backend = caches[alias]
+    except InvalidCacheBackendError as error:
+        raise OptionError("CACHES", alias, str(error)) from error
+    except ImportError as error:
+        module = os.environ["DJANGO_SETTINGS_MODULE"]
+        raise EngineError(f"settings {module!r} cannot be imported: {error}") from error
+    options = getattr(backend, "options", None)
+    location = getattr(options, "location", None)
+    if location is None:
+        raise OptionError("CACHES", alias, "is not a SharedMemoryCache")
+    return str(location)
+
+
+def _items(store: Store, match: str | None) -> Iterator[ScanItem]:
+    glob = None if match is None else encode_key(match)
+    cursor = 0
+    while True:
+        cursor, items = store.scan(cursor, SCAN_ITEMS, glob=glob)
+        yield from items
+        if cursor == 0:
+            return
+
+
+def _file_facts(path: Path) -> dict[str, Any]:
+    facts = path.stat()
+    return {
+        "name": path.name.removesuffix(SUFFIX),
+        "path": str(path),
+        "size_bytes": facts.st_size,
+        "age_ms": max(0, round((time.time() - facts.st_mtime) * 1000)),
+    }
+
+
+def _key_facts(item: ScanItem, now_ms: int) -> dict[str, Any]:
+    key, size, expires_at_ms, version = item
+    left_ms = None if expires_at_ms is None else max(0, expires_at_ms - now_ms)
+    return {"key": decode_key(key), "size_bytes": size, "left_ms": left_ms, "version": version}
+
+
+def _human(key: str, value: Any) -> str:
+    if key.endswith("_bytes"):
+        return human_bytes(value)
+    if key.endswith("_at_ms"):
+        return f"{human_duration(max(0, time.time_ns() // 1_000_000 - value))} ago"
+    if key.endswith("_ms"):
+        return human_duration(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))

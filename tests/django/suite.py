@@ -1,0 +1,50 @@
+"""Django's suite over the backend in the settings: run by Django's runner, not by pytest.
+
+No alias is left out, the culling ones included.
+"""
+
+# ruff: noqa: F405
+from cache import tests as django_cache_tests
+from cache.tests import BaseCacheTests, caches_setting_for_tests
+from django.conf import settings
+from django.core.cache import cache, caches
+from django.test import TestCase, override_settings
+from sessions_tests.tests import *  # noqa: F403
+
+BASE = settings.CACHES["default"]
+# The star import brings Django's classes for other session engines; only ours are wanted.
+for _name in [name for name in globals() if name.endswith("Tests") and name != "BaseCacheTests"]:
+    if _name not in {"CacheSessionTests", "CacheDBSessionTests", "CacheDBSessionWithTimeZoneTests"}:
+        del globals()[_name]
+del BaseCacheTests
+
+
+@override_settings(CACHES=caches_setting_for_tests(base=BASE))
+class BackendTests(django_cache_tests.BaseCacheTests, TestCase):
+    """BaseCacheTests, and what LocMemCacheTests adds that is about behaviour."""
+
+    @override_settings(
+        CACHES={"default": BASE, "other": {**BASE, "LOCATION": f"{BASE['LOCATION']}-other"}}
+    )
+    def test_multiple_caches(self) -> None:
+        cache.set("value", 42)
+        self.assertEqual(caches["default"].get("value"), 42)
+        self.assertIsNone(caches["other"].get("value"))
+
+    def test_pickling_may_use_the_cache(self) -> None:
+        cache.set("set", Reentrant())
+        self.assertIs(cache.add("add", Reentrant()), True)
+
+    def test_incr_decr_timeout(self) -> None:
+        cache.set("value", 1, timeout=cache.default_timeout * 10)
+        cache.incr("value")
+        cache.decr("value")
+        self.assertGreater(cache.ttl("value"), cache.default_timeout * 9)
+
+
+class Reentrant:
+    """Uses the cache while it is pickled: a lock held meanwhile would never be free."""
+
+    def __getstate__(self) -> dict[str, int]:
+        cache.set("inside", 1)
+        return {"inside": cache.get("inside")}
