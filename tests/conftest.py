@@ -21,7 +21,7 @@ def private_path(tmp_path: Path) -> Iterator[Path]:
     """A directory only we may enter, as the store demands."""
     directory = tmp_path / "private"
     directory.mkdir(mode=0o700)
-    yield directory
+    return directory
 
 
 @pytest.fixture

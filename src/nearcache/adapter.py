@@ -10,7 +10,7 @@ Where Django's base class would do several steps, the engine does one: ``add``, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
@@ -87,9 +87,7 @@ class EngineCache(Configured):
         self._make_room(raw_key)
         return self.engine.add(raw_key, raw, self._expires_at_ms(timeout))
 
-    def touch(
-        self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> bool:
+    def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         return self.engine.touch(self._raw_key(key, version), self._expires_at_ms(timeout))
 
     def delete(self, key: Any, version: int | None = None) -> bool:
@@ -125,7 +123,7 @@ class EngineCache(Configured):
 
     def set_many(
         self,
-        data: Mapping[Any, Any],
+        data: dict[Any, Any],
         timeout: Any = DEFAULT_TIMEOUT,
         version: int | None = None,
     ) -> list[Any]:
@@ -134,7 +132,6 @@ class EngineCache(Configured):
         encode = self.codec.encode
         items = [(self._raw_key(key, version), encode(value)) for key, value in data.items()]
         refused = self.engine.set_many(items, self._expires_at_ms(timeout))
-        self.counters.refused += len(refused)
         names = list(data)
         return [names[at] for at in refused]
 
@@ -144,9 +141,7 @@ class EngineCache(Configured):
     def _stored(self, key: Any, value: Any, timeout: Any, version: int | None) -> bool:
         raw_key, raw = self._raw_key(key, version), self.codec.encode(value)
         self._make_room(raw_key)
-        stored = self.engine.set(raw_key, raw, self._expires_at_ms(timeout))
-        self.counters.refused += not stored
-        return stored
+        return self.engine.set(raw_key, raw, self._expires_at_ms(timeout))
 
     def _decoded(self, raw: bytes, default: Any) -> Any:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nearcache import _core
 from nearcache.adapter import EngineCache
 from nearcache.engine import Engine
 from nearcache.engines.shm import base_path, open_store
@@ -39,8 +38,7 @@ class SharedMemoryOptions(CacheOptions):
     )
     max_item_bytes: int | None = option(
         "max_item",
-        "The largest key and value together. What is larger is not stored, and counted as"
-        " refused.",
+        "The largest key and value together. What is larger is not stored, and counted as refused.",
         sized(64, GIB),
         default=None,
         shown_default="what `size` allows",

@@ -49,7 +49,9 @@ class Engine(Protocol):
     def set(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bool:
         """True if stored."""
 
-    def set_many(self, items: Sequence[tuple[bytes, bytes]], expires_at_ms: int | None) -> list[int]:
+    def set_many(
+        self, items: Sequence[tuple[bytes, bytes]], expires_at_ms: int | None
+    ) -> list[int]:
         """The positions of the items that were refused."""
 
     def add(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bool:

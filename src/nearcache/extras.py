@@ -241,7 +241,9 @@ class Extras(BaseCache):
 
     def stats(self) -> dict[str, int]:
         """Counters of the store, and of what this process has forgiven (nearcache.metrics)."""
-        return self.engine.stats() | self.counters.as_dict()
+        of_store, of_process = self.engine.stats(), self.counters.as_dict()
+        # The native path counts undecodable values in the store: one name, one number.
+        return of_store | {name: of_store.get(name, 0) + n for name, n in of_process.items()}
 
     def check(self) -> list[str]:
         """Reads the whole store; every line is a broken invariant, and no line is good news."""

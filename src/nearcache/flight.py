@@ -33,7 +33,7 @@ class Flight:
         self._counters = counters
 
     def join(self) -> bool:
-        """True if the caller has to compute, and then to :meth:`leave`; False if it has the value."""
+        """True if the caller has to compute; False if it has the value. Then :meth:`leave`."""
         for pause in pauses(self._clock, self._wait_s):
             if self._lock.acquire(blocking=False):
                 return self._lead()

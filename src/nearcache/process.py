@@ -31,7 +31,7 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
 
 def _after_fork() -> None:
     # Another thread of the parent may have held the lock; that thread is not in this process.
-    global _lock
+    global _lock  # noqa: PLW0603
     _lock = threading.Lock()
 
 

@@ -6,7 +6,7 @@ every call to a thread, which costs more than the call and queues behind the oth
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
@@ -46,7 +46,7 @@ class AsyncTwins(Base):
 
     async def aset_many(
         self,
-        data: Mapping[Any, Any],
+        data: dict[Any, Any],
         timeout: Any = DEFAULT_TIMEOUT,
         version: int | None = None,
     ) -> list[Any]:

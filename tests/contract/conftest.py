@@ -23,8 +23,6 @@ class RealClock(SystemClock):
         self.sleep(milliseconds / 1000 + 0.010)
 
 
-
-
 @pytest.fixture(params=["memory", "shm"])
 def engine_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)

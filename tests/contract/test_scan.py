@@ -8,7 +8,9 @@ from nearcache.engine import Engine, ScanItem
 from nearcache.keys import glob_escape
 
 
-def scanned(engine: Engine, limit: int, prefix: bytes = b"", glob: bytes | None = None) -> list[ScanItem]:
+def scanned(
+    engine: Engine, limit: int, prefix: bytes = b"", glob: bytes | None = None
+) -> list[ScanItem]:
     found, cursor = [], 0
     while True:
         cursor, items = engine.scan(cursor, limit, prefix=prefix, glob=glob)

@@ -3,7 +3,6 @@
 No alias is left out, the culling ones included.
 """
 
-# ruff: noqa: F405
 from cache import tests as django_cache_tests
 from cache.tests import BaseCacheTests, caches_setting_for_tests
 from django.conf import settings
@@ -28,18 +27,18 @@ class BackendTests(django_cache_tests.BaseCacheTests, TestCase):
     )
     def test_multiple_caches(self) -> None:
         cache.set("value", 42)
-        self.assertEqual(caches["default"].get("value"), 42)
-        self.assertIsNone(caches["other"].get("value"))
+        assert caches["default"].get("value") == 42
+        assert caches["other"].get("value") is None
 
     def test_pickling_may_use_the_cache(self) -> None:
         cache.set("set", Reentrant())
-        self.assertIs(cache.add("add", Reentrant()), True)
+        assert cache.add("add", Reentrant()) is True
 
     def test_incr_decr_timeout(self) -> None:
         cache.set("value", 1, timeout=cache.default_timeout * 10)
         cache.incr("value")
         cache.decr("value")
-        self.assertGreater(cache.ttl("value"), cache.default_timeout * 9)
+        assert cache.ttl("value") > cache.default_timeout * 9
 
 
 class Reentrant:

@@ -63,7 +63,7 @@ class Nouns(click.Group):
 def _what_to_install(noun: str, error: ModuleNotFoundError) -> str:
     if (error.name or "").startswith("nearcache"):
         return f"this build of nearcache has no {noun!r} ({error})"
-    return f'`nearcache {noun}` needs more than the cache does: pip install "nearcache[{noun}]" ({error})'
+    return f'`nearcache {noun}` needs more: pip install "nearcache[{noun}]" ({error})'
 
 
 @click.group(cls=Nouns)

@@ -74,7 +74,9 @@ def stats(name: str | None, settings: str | None, alias: str | None, as_json: bo
         return
     width = max(map(len, facts))
     for key, value in facts.items():
-        click.echo(f"{key.removesuffix('_bytes').removesuffix('_ms'):<{width}}  {_human(key, value)}")
+        click.echo(
+            f"{key.removesuffix('_bytes').removesuffix('_ms'):<{width}}  {_human(key, value)}"
+        )
 
 
 @shm.command()

@@ -68,7 +68,9 @@ class MemoryEngine:
             self._live_locked(key)
             return True
 
-    def set_many(self, items: Sequence[tuple[bytes, bytes]], expires_at_ms: int | None) -> list[int]:
+    def set_many(
+        self, items: Sequence[tuple[bytes, bytes]], expires_at_ms: int | None
+    ) -> list[int]:
         stored = [self.set(key, value, expires_at_ms) for key, value in items]
         return [at for at, ok in enumerate(stored) if not ok]
 

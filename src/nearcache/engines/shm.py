@@ -27,6 +27,7 @@ from nearcache.process import once
 
 logger = logging.getLogger("nearcache.shm")
 
+TMPFS = "/dev/shm"  # noqa: S108: the directory in it is private, and checked
 DEFAULT_SIZE_BYTES = 256 * MIB
 SUFFIX = f".v{_core.LAYOUT_VERSION}.seg"
 
@@ -35,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 def default_directory() -> Path:
     """Where caches with a plain name live."""
-    parent = Path("/dev/shm") if sys.platform == "linux" else Path(tempfile.gettempdir())
+    parent = Path(TMPFS) if sys.platform == "linux" else Path(tempfile.gettempdir())
     return parent / f"nearcache-{os.geteuid()}"
 
 
@@ -47,7 +48,8 @@ def base_path(location: str) -> str:
         return location
     if not _NAME.fullmatch(location):
         raise ValueError(
-            f"is {location!r}; write a name of letters, digits, '.', '_' and '-', or an absolute path"
+            f"is {location!r}; write a name of letters, digits, '.', '_' and '-',"
+            " or an absolute path"
         )
     return str(default_directory() / location)
 
@@ -105,9 +107,6 @@ def _fitting_size_bytes(base: str) -> int:
         whole = os.statvfs(Path(base).parent)
     except OSError as error:
         raise RegionError(
-            f"{Path(base).parent}: {error.strerror}; make that directory, or set LOCATION to"
-            " a name"
+            f"{Path(base).parent}: {error.strerror}; make that directory, or set LOCATION to a name"
         ) from error
     return min(DEFAULT_SIZE_BYTES, whole.f_frsize * whole.f_blocks // 2)
-
-

@@ -1,0 +1,51 @@
+# The words people and CI use. Each sets up what it needs: a .venv, the built core, servers.
+
+PYTHON := .venv/bin/python
+RUST := scripts/with-rust
+
+.DEFAULT_GOAL := help
+.PHONY: help venv core servers lab test test-matrix torture check format bench docs
+
+help:  ## Show this list.
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+
+venv:
+	@scripts/venv .venv
+
+servers:
+	@scripts/servers
+
+core: venv  # The native module, beside the sources.
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(RUST) .venv/bin/maturin develop --release --quiet
+
+lab: core servers  ## Measure cache backends on this machine; ends in a CACHES block to paste.
+	@.venv/bin/nearcache lab run backends
+
+test: core servers  ## Test the core and the package.
+	@$(RUST) cargo test --release --quiet -p nearcache-core
+	@$(PYTHON) -m pytest -q
+
+test-matrix: servers  ## Test on every Python >= 3.11 found, with Django 5.2 and the newest.
+	@scripts/test-matrix
+
+torture: core  ## Kill and freeze processes inside the store, for as long as MINUTES says.
+	@$(PYTHON) -m pytest -q tests/torture --override-ini 'addopts=' --minutes $(or $(MINUTES),10)
+
+check: core  ## Lint and type-check Python and Rust.
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@$(RUST) cargo fmt --all --check
+	@$(RUST) cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@echo "check: all well"
+
+format: venv  ## Format Python and Rust.
+	@.venv/bin/ruff check --quiet --fix-only .
+	@.venv/bin/ruff format --quiet .
+	@$(RUST) cargo fmt --all
+
+bench: core servers  ## Measure the core and the backends; see bench/.
+	@$(PYTHON) -m bench
+
+docs: core  ## Generate the pages that come from code: options and commands.
+	@$(PYTHON) scripts/generate_docs.py
