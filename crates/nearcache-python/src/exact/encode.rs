@@ -1,0 +1,591 @@
+//! Python values to `exact` bytes; see the format in the parent module.
+//!
+//! Pickle writes an object that is reachable twice once, and loads it as one object.
+//! `exact` writes trees, so it declines where the difference could be seen (a shared
+//! mutable container) or would blow up the bytes (a shared big object, nested sharing).
+//! An object held by one reference is held by the container being walked and cannot be
+//! shared: only the others cost an entry in `seen`.
+
+use std::collections::HashSet;
+use std::ffi::c_int;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::*;
+use crate::python::{Types, types};
+
+/// The value, or something inside it, is not for `exact`: pickle it.
+#[derive(Debug)]
+pub struct Declined;
+
+/// Smaller objects may be written again at each place they are shared.
+const SHARED_MAX_BYTES: usize = 64;
+const RUN_MIN: usize = 4;
+/// Below this a linear scan beats hashing.
+const SEEN_LINEAR: usize = 24;
+
+type Encoded = Result<(), Declined>;
+
+/// Appends the value to `out`; on `Declined`, what was appended is garbage.
+///
+/// Runs no Python code: the walk cannot see a container change under it.
+pub fn encode(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Encoded {
+    let py = value.py();
+    let mut encoder = Encoder {
+        py,
+        out,
+        types: types(py),
+        seen: Vec::new(),
+        seen_many: HashSet::new(),
+    };
+    // The root is a container of its own: what refers back to it makes a cycle.
+    if is_container(value.as_ptr()) {
+        encoder.seen.push(value.as_ptr() as usize);
+    }
+    // SAFETY: the caller keeps `value` alive, and it keeps alive what it contains (E1).
+    unsafe { encoder.value(value.as_ptr(), 0) }
+}
+
+/// - **E1** every `*mut PyObject` below is borrowed from a live container that nobody can
+///   change meanwhile, because the GIL is held and no Python code runs.
+struct Encoder<'a, 'py> {
+    py: Python<'py>,
+    out: &'a mut Vec<u8>,
+    types: &'a Types,
+    seen: Vec<usize>,
+    seen_many: HashSet<usize>,
+}
+
+impl Encoder<'_, '_> {
+    /// # Safety
+    /// E1 holds for `object`.
+    #[inline]
+    unsafe fn value(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
+        // SAFETY: E1; each branch has checked the exact type that its macros and casts assume.
+        unsafe {
+            let kind = ffi::Py_TYPE(object);
+            if kind == &raw mut ffi::PyUnicode_Type {
+                return self.string(object);
+            }
+            if kind == &raw mut ffi::PyLong_Type {
+                return self.int(object);
+            }
+            if kind == &raw mut ffi::PyFloat_Type {
+                self.out.push(FLOAT);
+                self.out.extend_from_slice(&ffi::PyFloat_AS_DOUBLE(object).to_le_bytes());
+                return Ok(());
+            }
+            if object == ffi::Py_None() {
+                self.out.push(NONE);
+                return Ok(());
+            }
+            if kind == &raw mut ffi::PyBool_Type {
+                self.out.push(if object == ffi::Py_True() { TRUE } else { FALSE });
+                return Ok(());
+            }
+            if depth > MAX_DEPTH {
+                return Err(Declined);
+            }
+            if kind == &raw mut ffi::PyDict_Type {
+                return self.dict(object, depth);
+            }
+            if kind == &raw mut ffi::PyList_Type {
+                return self.list(object, depth);
+            }
+            if kind == &raw mut ffi::PyTuple_Type {
+                return self.tuple(object, depth);
+            }
+            self.rare(object, kind, depth)
+        }
+    }
+
+    /// # Safety
+    /// E1 holds for `object`, and `kind` is its type.
+    #[inline(never)]
+    unsafe fn rare(
+        &mut self,
+        object: *mut ffi::PyObject,
+        kind: *mut ffi::PyTypeObject,
+        depth: u32,
+    ) -> Encoded {
+        // SAFETY: E1; the exact type is checked before each use.
+        unsafe {
+            if kind == &raw mut ffi::PyBytes_Type {
+                let len = ffi::Py_SIZE(object) as usize;
+                self.once(object, len)?;
+                let data = ffi::PyBytes_AS_STRING(object).cast::<u8>();
+                self.counted(BYTES_N, std::slice::from_raw_parts(data, len));
+                return Ok(());
+            }
+            if kind == &raw mut ffi::PySet_Type {
+                return self.set(SET_N, object, depth);
+            }
+            if kind == &raw mut ffi::PyFrozenSet_Type {
+                return self.set(FROZENSET_N, object, depth);
+            }
+        }
+        if kind == self.types.datetime {
+            return self.datetime(object);
+        }
+        if kind == self.types.date {
+            return self.date(object);
+        }
+        if kind == self.types.time {
+            return self.time(object);
+        }
+        if kind == self.types.timedelta {
+            return self.timedelta(object);
+        }
+        if kind == self.types.decimal {
+            return self.decimal(object);
+        }
+        if kind == self.types.uuid {
+            return self.uuid(object);
+        }
+        Err(Declined)
+    }
+
+    /// # Safety
+    /// E1, and the object is an exact str.
+    #[inline]
+    unsafe fn string(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1; an exact str. A compact ASCII one is `length` bytes at its data.
+        unsafe {
+            if ffi::PyUnicode_IS_COMPACT_ASCII(object) == 0 {
+                return self.wide_string(object);
+            }
+            let len = ffi::PyUnicode_GET_LENGTH(object) as usize;
+            let data = ffi::PyUnicode_DATA(object).cast::<u8>();
+            let bytes = std::slice::from_raw_parts(data, len);
+            if len <= STR_MAX {
+                self.out.push(STR | len as u8);
+                self.out.extend_from_slice(bytes);
+                return Ok(());
+            }
+            self.once(object, len)?;
+            self.counted(ASCII_N, bytes);
+            Ok(())
+        }
+    }
+
+    /// # Safety
+    /// E1, and the object is an exact str.
+    #[inline(never)]
+    unsafe fn wide_string(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1; an exact str. `AsUTF8String` makes a bytes object of our own, and
+        // leaves no UTF-8 copy behind in the caller's string, as `AsUTF8AndSize` would.
+        unsafe {
+            let utf8 = ffi::PyUnicode_AsUTF8String(object);
+            if utf8.is_null() {
+                ffi::PyErr_Clear(); // a lone surrogate; pickle can write it
+                return Err(Declined);
+            }
+            let utf8 = Bound::from_owned_ptr(self.py, utf8);
+            let len = ffi::Py_SIZE(utf8.as_ptr()) as usize;
+            self.once(object, len)?;
+            let data = ffi::PyBytes_AS_STRING(utf8.as_ptr()).cast::<u8>();
+            self.counted(UTF8_N, std::slice::from_raw_parts(data, len));
+            Ok(())
+        }
+    }
+
+    /// # Safety
+    /// E1, and the object is an exact int.
+    #[inline]
+    unsafe fn int(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        let mut overflow: c_int = 0;
+        // SAFETY: E1; an exact int, so this neither fails nor calls `__index__`.
+        let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(object, &mut overflow) };
+        if overflow != 0 {
+            return self.big_int(object);
+        }
+        if (0..128).contains(&value) {
+            self.out.push(value as u8);
+        } else if let Ok(value) = i16::try_from(value) {
+            self.out.push(INT16);
+            self.out.extend_from_slice(&value.to_le_bytes());
+        } else if let Ok(value) = i32::try_from(value) {
+            self.out.push(INT32);
+            self.out.extend_from_slice(&value.to_le_bytes());
+        } else {
+            self.out.push(INT64);
+            self.out.extend_from_slice(&value.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn big_int(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1: `object` is alive.
+        let int = unsafe { Bound::from_borrowed_ptr(self.py, object) };
+        let bytes = crate::python::int_to_bytes(&int).map_err(|_| Declined)?;
+        self.once(object, bytes.len())?;
+        self.counted(INT_BIG, &bytes);
+        Ok(())
+    }
+
+    /// # Safety
+    /// E1, and the object is an exact dict.
+    unsafe fn dict(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
+        self.mutable_once(object, depth)?;
+        // SAFETY: E1; an exact dict, which `PyDict_Next` walks without running code.
+        unsafe {
+            let len = ffi::PyDict_Size(object) as usize;
+            self.head(DICT, DICT_MAX, DICT_N, len);
+            let mut at: ffi::Py_ssize_t = 0;
+            let mut key = std::ptr::null_mut();
+            let mut value = std::ptr::null_mut();
+            while ffi::PyDict_Next(object, &mut at, &mut key, &mut value) != 0 {
+                self.value(key, depth + 1)?;
+                self.value(value, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// E1, and the object is an exact list.
+    unsafe fn list(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
+        self.mutable_once(object, depth)?;
+        // SAFETY: E1; an exact list, whose items do not move while no code runs.
+        let items = unsafe { list_items(object) };
+        if self.run(items, FLOAT_LIST, INT_LIST) {
+            return Ok(());
+        }
+        self.head(LIST, SEQUENCE_MAX, LIST_N, items.len());
+        for &item in items {
+            // SAFETY: E1, from the list.
+            unsafe { self.value(item, depth + 1)? };
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// E1, and the object is an exact tuple.
+    unsafe fn tuple(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
+        // SAFETY: E1; an exact tuple.
+        let items = unsafe { tuple_items(object) };
+        self.immutable_once(object, items, depth)?;
+        if self.run(items, FLOAT_TUPLE, INT_TUPLE) {
+            return Ok(());
+        }
+        self.head(TUPLE, SEQUENCE_MAX, TUPLE_N, items.len());
+        for &item in items {
+            // SAFETY: E1, from the tuple.
+            unsafe { self.value(item, depth + 1)? };
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// E1, and the object is an exact set or frozenset.
+    unsafe fn set(&mut self, tag: u8, object: *mut ffi::PyObject, depth: u32) -> Encoded {
+        // A frozenset is seldom shared: treat both alike.
+        self.mutable_once(object, depth)?;
+        // SAFETY: E1; the iterator of an exact set runs no code, and the set keeps each
+        // item alive after our reference to it is dropped.
+        unsafe {
+            self.out.push(tag);
+            varint(self.out, ffi::PySet_Size(object) as usize);
+            let iterator = Bound::from_owned_ptr_or_opt(self.py, ffi::PyObject_GetIter(object))
+                .ok_or(Declined)?;
+            loop {
+                let item = ffi::PyIter_Next(iterator.as_ptr());
+                if item.is_null() {
+                    return Ok(());
+                }
+                ffi::Py_DECREF(item);
+                self.value(item, depth + 1)?;
+            }
+        }
+    }
+
+    /// Writes four or more floats, or four or more ints of 64 bits, without a tag each.
+    #[inline]
+    fn run(&mut self, items: &[*mut ffi::PyObject], floats: u8, ints: u8) -> bool {
+        if items.len() < RUN_MIN {
+            return false;
+        }
+        // SAFETY: E1.
+        let first = unsafe { ffi::Py_TYPE(items[0]) };
+        if first == &raw mut ffi::PyFloat_Type {
+            self.float_run(floats, items)
+        } else if first == &raw mut ffi::PyLong_Type {
+            self.int_run(ints, items)
+        } else {
+            false
+        }
+    }
+
+    fn float_run(&mut self, tag: u8, items: &[*mut ffi::PyObject]) -> bool {
+        let start = self.out.len();
+        self.out.push(tag);
+        varint(self.out, items.len());
+        self.out.reserve(items.len() * 8);
+        for &item in items {
+            // SAFETY: E1; the type is checked before the value is read.
+            unsafe {
+                if ffi::Py_TYPE(item) != &raw mut ffi::PyFloat_Type {
+                    self.out.truncate(start);
+                    return false;
+                }
+                self.out.extend_from_slice(&ffi::PyFloat_AS_DOUBLE(item).to_le_bytes());
+            }
+        }
+        true
+    }
+
+    fn int_run(&mut self, tag: u8, items: &[*mut ffi::PyObject]) -> bool {
+        let mut values = Vec::with_capacity(items.len());
+        let mut overflow: c_int = 0;
+        for &item in items {
+            // SAFETY: E1; an exact int cannot fail here but by overflow.
+            unsafe {
+                if ffi::Py_TYPE(item) != &raw mut ffi::PyLong_Type {
+                    return false;
+                }
+                values.push(ffi::PyLong_AsLongLongAndOverflow(item, &mut overflow));
+            }
+            if overflow != 0 {
+                return false;
+            }
+        }
+        let (low, high) = values.iter().fold((0, 0), |(low, high), &v| (v.min(low), v.max(high)));
+        let fits = |min: i64, max: i64| low >= min && high <= max;
+        let width: u8 = if fits(i8::MIN.into(), i8::MAX.into()) {
+            1
+        } else if fits(i16::MIN.into(), i16::MAX.into()) {
+            2
+        } else if fits(i32::MIN.into(), i32::MAX.into()) {
+            4
+        } else {
+            8
+        };
+        self.out.push(tag);
+        varint(self.out, values.len());
+        self.out.push(width);
+        for value in values {
+            self.out.extend_from_slice(&value.to_le_bytes()[..width as usize]);
+        }
+        true
+    }
+
+    fn datetime(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1; an exact datetime.
+        unsafe {
+            let tzinfo = ffi::PyDateTime_DATE_GET_TZINFO(object);
+            let utc = tzinfo == self.types.utc;
+            if !utc && tzinfo != ffi::Py_None() {
+                return Err(Declined);
+            }
+            self.out.push(DATETIME);
+            self.year_month_day(object);
+            self.clock(
+                ffi::PyDateTime_DATE_GET_HOUR(object),
+                ffi::PyDateTime_DATE_GET_MINUTE(object),
+                ffi::PyDateTime_DATE_GET_SECOND(object),
+                ffi::PyDateTime_DATE_GET_MICROSECOND(object),
+            );
+            let fold = ffi::PyDateTime_DATE_GET_FOLD(object) != 0;
+            self.out.push(flags(fold, utc));
+        }
+        Ok(())
+    }
+
+    fn date(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        self.out.push(DATE);
+        // SAFETY: E1; an exact date.
+        unsafe { self.year_month_day(object) };
+        Ok(())
+    }
+
+    fn time(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1; an exact time.
+        unsafe {
+            let tzinfo = ffi::PyDateTime_TIME_GET_TZINFO(object);
+            let utc = tzinfo == self.types.utc;
+            if !utc && tzinfo != ffi::Py_None() {
+                return Err(Declined);
+            }
+            self.out.push(TIME);
+            self.clock(
+                ffi::PyDateTime_TIME_GET_HOUR(object),
+                ffi::PyDateTime_TIME_GET_MINUTE(object),
+                ffi::PyDateTime_TIME_GET_SECOND(object),
+                ffi::PyDateTime_TIME_GET_MICROSECOND(object),
+            );
+            let fold = ffi::PyDateTime_TIME_GET_FOLD(object) != 0;
+            self.out.push(flags(fold, utc));
+        }
+        Ok(())
+    }
+
+    fn timedelta(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        self.out.push(TIMEDELTA);
+        // SAFETY: E1; an exact timedelta.
+        let parts = unsafe {
+            [
+                ffi::PyDateTime_DELTA_GET_DAYS(object),
+                ffi::PyDateTime_DELTA_GET_SECONDS(object),
+                ffi::PyDateTime_DELTA_GET_MICROSECONDS(object),
+            ]
+        };
+        for part in parts {
+            self.out.extend_from_slice(&part.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn decimal(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1.
+        let text = unsafe { Bound::from_borrowed_ptr(self.py, object) }.str().map_err(|_| Declined)?;
+        let text = text.to_str().map_err(|_| Declined)?;
+        self.once(object, text.len())?;
+        self.counted(DECIMAL, text.as_bytes());
+        Ok(())
+    }
+
+    fn uuid(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1.
+        let uuid = unsafe { Bound::from_borrowed_ptr(self.py, object) };
+        let bytes = self.types.uuid_bytes(&uuid).ok_or(Declined)?;
+        self.out.push(UUID);
+        self.out.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// # Safety
+    /// E1, and the object is a date or a datetime.
+    unsafe fn year_month_day(&mut self, object: *mut ffi::PyObject) {
+        // SAFETY: the caller's promise.
+        let (year, month, day) = unsafe {
+            (
+                ffi::PyDateTime_GET_YEAR(object),
+                ffi::PyDateTime_GET_MONTH(object),
+                ffi::PyDateTime_GET_DAY(object),
+            )
+        };
+        self.out.extend_from_slice(&(year as u16).to_le_bytes());
+        self.out.extend_from_slice(&[month as u8, day as u8]);
+    }
+
+    fn clock(&mut self, hour: c_int, minute: c_int, second: c_int, microsecond: c_int) {
+        self.out.extend_from_slice(&[hour as u8, minute as u8, second as u8]);
+        self.out.extend_from_slice(&microsecond.to_le_bytes()[..3]);
+    }
+
+    #[inline]
+    fn head(&mut self, short: u8, short_max: usize, long: u8, len: usize) {
+        if len <= short_max {
+            self.out.push(short | len as u8);
+        } else {
+            self.out.push(long);
+            varint(self.out, len);
+        }
+    }
+
+    fn counted(&mut self, tag: u8, bytes: &[u8]) {
+        self.out.push(tag);
+        varint(self.out, bytes.len());
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Declines a mutable container met for the second time. The root is in `seen` already.
+    #[inline]
+    fn mutable_once(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
+        if depth == 0 || !is_shared(object) || self.first_time(object) { Ok(()) } else { Err(Declined) }
+    }
+
+    /// A short tuple of leaves may be written again; another one is as telling as a list.
+    #[inline]
+    fn immutable_once(
+        &mut self,
+        object: *mut ffi::PyObject,
+        items: &[*mut ffi::PyObject],
+        depth: u32,
+    ) -> Encoded {
+        let repeatable = || {
+            items.len() * 8 <= SHARED_MAX_BYTES && items.iter().all(|&item| !is_container(item))
+        };
+        if depth == 0 || !is_shared(object) || repeatable() || self.first_time(object) {
+            Ok(())
+        } else {
+            Err(Declined)
+        }
+    }
+
+    /// Declines a big leaf met for the second time: pickle writes it once.
+    #[inline]
+    fn once(&mut self, object: *mut ffi::PyObject, len: usize) -> Encoded {
+        if len <= SHARED_MAX_BYTES || !is_shared(object) || self.first_time(object) {
+            Ok(())
+        } else {
+            Err(Declined)
+        }
+    }
+
+    fn first_time(&mut self, object: *mut ffi::PyObject) -> bool {
+        let address = object as usize;
+        if self.seen.contains(&address) {
+            return false;
+        }
+        if self.seen.len() < SEEN_LINEAR {
+            self.seen.push(address);
+            return true;
+        }
+        self.seen_many.insert(address)
+    }
+}
+
+/// Whether anybody but the container being walked holds the object.
+#[inline]
+fn is_shared(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the object is alive (E1).
+    unsafe { ffi::Py_REFCNT(object) != 1 }
+}
+
+fn is_container(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the object is alive (E1).
+    let kind = unsafe { ffi::Py_TYPE(object) };
+    kind == &raw mut ffi::PyDict_Type
+        || kind == &raw mut ffi::PyList_Type
+        || kind == &raw mut ffi::PyTuple_Type
+        || kind == &raw mut ffi::PySet_Type
+        || kind == &raw mut ffi::PyFrozenSet_Type
+}
+
+/// # Safety
+/// An exact list, alive and unchanged for as long as the slice is used.
+unsafe fn list_items<'a>(object: *mut ffi::PyObject) -> &'a [*mut ffi::PyObject] {
+    // SAFETY: the caller's promise; a list of no items may have no array.
+    unsafe {
+        let list = object.cast::<ffi::PyListObject>();
+        match ffi::PyList_GET_SIZE(object) as usize {
+            0 => &[],
+            len => std::slice::from_raw_parts((*list).ob_item, len),
+        }
+    }
+}
+
+/// # Safety
+/// An exact tuple, alive for as long as the slice is used.
+unsafe fn tuple_items<'a>(object: *mut ffi::PyObject) -> &'a [*mut ffi::PyObject] {
+    // SAFETY: the caller's promise; the items follow the head.
+    unsafe {
+        let tuple = object.cast::<ffi::PyTupleObject>();
+        let len = ffi::PyTuple_GET_SIZE(object) as usize;
+        std::slice::from_raw_parts((&raw const (*tuple).ob_item).cast(), len)
+    }
+}
+
+fn flags(fold: bool, utc: bool) -> u8 {
+    FOLD * u8::from(fold) | UTC * u8::from(utc)
+}
+
+fn varint(out: &mut Vec<u8>, mut n: usize) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}

@@ -1,0 +1,105 @@
+//! Makes `str` objects from bytes, and keeps the short ones that recur as dict keys.
+//!
+//! The keys of cached dicts repeat from value to value. [`KeyStrings`] is a direct-mapped
+//! table of interned keys: a hit saves the allocation, and the hash that the dict needs
+//! is already computed inside the object.
+
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::gil::GilCell;
+
+const SLOTS: usize = 1024;
+const KEY_MAX_BYTES: usize = 64;
+
+/// A new `str` of these bytes, or `None` if they are not ASCII (or memory ran out).
+pub fn ascii_str<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
+    if !bytes.is_ascii() {
+        return None;
+    }
+    // SAFETY: attached. The object is new and of `bytes.len()` one-byte characters, all
+    // below 128 as its maxchar promises; nobody else sees it before it is filled.
+    unsafe {
+        let object = ffi::PyUnicode_New(bytes.len() as ffi::Py_ssize_t, 127);
+        let object = Bound::from_owned_ptr_or_opt(py, object)?;
+        if !bytes.is_empty() {
+            let data = ffi::PyUnicode_DATA(object.as_ptr()).cast::<u8>();
+            ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+        }
+        Some(object)
+    }
+}
+
+/// A new `str`, or `None` (with no Python error set) if the bytes are not strict UTF-8.
+pub fn str_from_utf8<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
+    if bytes.is_ascii() {
+        return ascii_str(py, bytes);
+    }
+    // SAFETY: attached; pointer and length are those of a live slice.
+    unsafe {
+        let object = ffi::PyUnicode_DecodeUTF8(
+            bytes.as_ptr().cast(),
+            bytes.len() as ffi::Py_ssize_t,
+            ptr::null(),
+        );
+        if object.is_null() {
+            ffi::PyErr_Clear();
+        }
+        Bound::from_owned_ptr_or_opt(py, object)
+    }
+}
+
+static KEYS: GilCell<[Option<Py<PyAny>>; SLOTS]> = GilCell::new([const { None }; SLOTS]);
+
+/// The `str` of an ASCII dict key, shared with earlier decodes if it can be.
+pub fn key_str<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
+    if bytes.is_empty() || bytes.len() > KEY_MAX_BYTES {
+        return ascii_str(py, bytes);
+    }
+    let slot = slot_of(bytes);
+    let hit = KEYS.with(py, |keys| match &keys[slot] {
+        Some(key) if ascii_bytes(key.bind(py)) == bytes => Some(key.clone_ref(py)),
+        _ => None,
+    });
+    if let Some(key) = hit {
+        return Some(key.into_bound(py));
+    }
+    let mut raw = ascii_str(py, bytes)?.into_ptr();
+    // SAFETY: `raw` is an owned str; interning keeps ownership with us, maybe of another object.
+    let key = unsafe {
+        ffi::PyUnicode_InternInPlace(&mut raw);
+        Bound::from_owned_ptr(py, raw)
+    };
+    let old = KEYS.with(py, |keys| keys[slot].replace(key.clone().unbind()));
+    drop(old);
+    Some(key)
+}
+
+/// The characters of an exact, compact ASCII `str`.
+fn ascii_bytes<'a>(object: &'a Bound<'_, PyAny>) -> &'a [u8] {
+    // SAFETY: only `key_str` fills the table, with what `ascii_str` made: compact ASCII,
+    // immutable, and alive as long as `object`.
+    unsafe {
+        let data = ffi::PyUnicode_DATA(object.as_ptr()).cast::<u8>();
+        let len = ffi::PyUnicode_GET_LENGTH(object.as_ptr()) as usize;
+        std::slice::from_raw_parts(data, len)
+    }
+}
+
+fn slot_of(bytes: &[u8]) -> usize {
+    const MIX: u64 = 0x9fb2_1c65_1e98_df25;
+    let n = bytes.len();
+    let word = |at: usize| {
+        let mut word = [0u8; 8];
+        let part = &bytes[at..(at + 8).min(n)];
+        word[..part.len()].copy_from_slice(part);
+        u64::from_le_bytes(word)
+    };
+    // First and last eight bytes and the length: enough to spread field names.
+    let mixed = (word(0) ^ word(n.saturating_sub(8)).rotate_left(23) ^ n as u64).wrapping_mul(MIX);
+    (mixed >> 54) as usize
+}
+
+const _: () = assert!(SLOTS == 1 << 10, "slot_of keeps the top ten bits");

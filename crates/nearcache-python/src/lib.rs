@@ -1,0 +1,59 @@
+//! `nearcache._core`: the shared-memory store as Python sees it.
+//!
+//! ```text
+//!  store.rs   Store: bytes in, bytes out; an Engine     fused.rs   FusedCache: Django's methods
+//!        \                                             /    |    \
+//!         shared.rs  one opened store, waits, fork         keys.rs  near.rs  kept objects
+//!                 \                                       /
+//!                  value.rs  tag and payload   exact/  typed values   gil.rs   python.rs
+//! ```
+//!
+//! Not here: anything about the memory itself (`nearcache-core`), or what Python can do as
+//! fast (`nearcache.extras`).
+
+mod exact;
+mod fused;
+mod gil;
+mod keys;
+mod near;
+mod python;
+mod shared;
+mod store;
+mod value;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyBytes};
+
+/// The `exact` bytes of a value, or None if it is not for that format (then pickle it).
+#[pyfunction]
+fn encode<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
+    let mut payload = Vec::new();
+    exact::encode(value, &mut payload).ok()?;
+    Some(PyBytes::new(value.py(), &payload))
+}
+
+/// The value of `exact` bytes. Raises ValueError if they are not a value.
+#[pyfunction]
+fn decode<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    match exact::decode(py, payload) {
+        Some(decoded) => Ok(decoded.value),
+        None => Err(PyValueError::new_err("these bytes are no exact value")),
+    }
+}
+
+// The GIL guards our process-wide tables (gil.rs), so a free-threaded build must keep it.
+#[pymodule(gil_used = true)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    python::load(py)?;
+    module.add("LAYOUT_VERSION", nearcache_core::LAYOUT_VERSION)?;
+    module.add_class::<store::Store>()?;
+    module.add_class::<fused::FusedCache>()?;
+    module.add_function(wrap_pyfunction!(encode, module)?)?;
+    module.add_function(wrap_pyfunction!(decode, module)?)?;
+    let after_fork = wrap_pyfunction!(shared::_after_fork_in_child, module)?;
+    let hooks = [("after_in_child", after_fork)];
+    py.import("os")?.call_method("register_at_fork", (), Some(&hooks.into_py_dict(py)?))?;
+    Ok(())
+}

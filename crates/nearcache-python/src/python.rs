@@ -1,0 +1,158 @@
+//! Python objects this module needs by name, looked up once per process.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyType};
+use pyo3::{IntoPyObjectExt, intern};
+
+/// The exact types, beyond the built-in ones, that `exact` writes.
+pub struct Types {
+    pub date: *mut ffi::PyTypeObject,
+    pub datetime: *mut ffi::PyTypeObject,
+    pub time: *mut ffi::PyTypeObject,
+    pub timedelta: *mut ffi::PyTypeObject,
+    pub utc: *mut ffi::PyObject,
+    pub decimal: *mut ffi::PyTypeObject,
+    pub uuid: *mut ffi::PyTypeObject,
+    decimal_type: Py<PyAny>,
+    uuid_type: Py<PyAny>,
+    uuid_unknown: Py<PyAny>, // SafeUUID.unknown, what a UUID made from an int has
+}
+
+// SAFETY: the pointers are to types and objects that live as long as the interpreter
+// (`decimal` and `uuid` through the two `Py`), and are only compared or called attached.
+unsafe impl Send for Types {}
+// SAFETY: as above; nothing in it changes.
+unsafe impl Sync for Types {}
+
+static TYPES: PyOnceLock<Types> = PyOnceLock::new();
+
+/// # Panics
+/// If [`load`] did not succeed; the module does not import then.
+#[inline]
+pub fn types(py: Python<'_>) -> &'static Types {
+    TYPES.get(py).expect("loaded when the module was made")
+}
+
+pub fn load(py: Python<'_>) -> PyResult<()> {
+    TYPES.get_or_try_init(py, || Types::load(py)).map(|_| ())
+}
+
+impl Types {
+    fn load(py: Python<'_>) -> PyResult<Types> {
+        // SAFETY: attached. The import sets the API pointer, or an error.
+        let api = unsafe {
+            ffi::PyDateTime_IMPORT();
+            ffi::PyDateTimeAPI().as_ref().ok_or_else(|| PyErr::fetch(py))?
+        };
+        // `_decimal`, not `decimal`: str() of the C type runs no Python code, which the
+        // encoder counts on. Without it Decimals are pickled.
+        let decimal = match py.import("_decimal") {
+            Ok(module) => module.getattr("Decimal")?,
+            Err(_) => py.None().into_bound(py),
+        };
+        let uuid = py.import("uuid")?;
+        let uuid_type = uuid.getattr("UUID")?;
+        Ok(Types {
+            date: api.DateType,
+            datetime: api.DateTimeType,
+            time: api.TimeType,
+            timedelta: api.DeltaType,
+            utc: api.TimeZone_UTC,
+            decimal: decimal.as_ptr().cast(),
+            uuid: uuid_type.as_ptr().cast(),
+            uuid_unknown: uuid.getattr("SafeUUID")?.getattr("unknown")?.unbind(),
+            decimal_type: decimal.unbind(),
+            uuid_type: uuid_type.unbind(),
+        })
+    }
+
+    /// The 16 bytes of an exact UUID that has nothing but them.
+    pub fn uuid_bytes(&self, uuid: &Bound<'_, PyAny>) -> Option<[u8; 16]> {
+        let py = uuid.py();
+        let safety = uuid.getattr(intern!(py, "is_safe")).ok()?;
+        if !safety.is(&self.uuid_unknown) {
+            return None;
+        }
+        let int: u128 = uuid.getattr(intern!(py, "int")).ok()?.extract().ok()?;
+        Some(int.to_be_bytes())
+    }
+
+    pub fn uuid_from<'py>(&self, py: Python<'py>, bytes: [u8; 16]) -> Option<Bound<'py, PyAny>> {
+        let arguments = PyDict::new(py);
+        arguments.set_item(intern!(py, "int"), u128::from_be_bytes(bytes)).ok()?;
+        self.uuid_type.bind(py).call((), Some(&arguments)).ok()
+    }
+
+    pub fn decimal_from<'py>(&self, py: Python<'py>, text: &str) -> Option<Bound<'py, PyAny>> {
+        self.decimal_type.bind(py).call1((text,)).ok()
+    }
+}
+
+/// Two's complement, little endian.
+pub fn int_to_bytes(int: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let py = int.py();
+    let bits: usize = int.call_method0(intern!(py, "bit_length"))?.extract()?;
+    let arguments = (bits / 8 + 1, intern!(py, "little"));
+    let bytes = int.call_method(intern!(py, "to_bytes"), arguments, Some(&signed(py)?))?;
+    Ok(bytes.cast::<PyBytes>()?.as_bytes().to_vec())
+}
+
+pub fn int_from_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = (PyBytes::new(py, bytes), intern!(py, "little"));
+    let int = py.get_type::<pyo3::types::PyInt>();
+    int.call_method(intern!(py, "from_bytes"), arguments, Some(&signed(py)?))
+}
+
+fn signed(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let arguments = PyDict::new(py);
+    arguments.set_item(intern!(py, "signed"), true)?;
+    Ok(arguments)
+}
+
+/// An attribute of a module, imported at first use and kept.
+pub struct Attribute {
+    module: &'static str,
+    name: &'static str,
+    cell: PyOnceLock<Py<PyAny>>,
+}
+
+impl Attribute {
+    pub const fn new(module: &'static str, name: &'static str) -> Attribute {
+        Attribute { module, name, cell: PyOnceLock::new() }
+    }
+
+    #[inline]
+    pub fn get<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
+        let object = self.cell.get_or_try_init(py, || {
+            Ok::<_, PyErr>(py.import(self.module)?.getattr(self.name)?.unbind())
+        })?;
+        Ok(object.bind(py))
+    }
+}
+
+pub static PICKLE_DUMPS: Attribute = Attribute::new("pickle", "dumps");
+pub static PICKLE_LOADS: Attribute = Attribute::new("pickle", "loads");
+pub static DEFAULT_TIMEOUT: Attribute =
+    Attribute::new("django.core.cache.backends.base", "DEFAULT_TIMEOUT");
+pub static DEFAULT_KEY_FUNC: Attribute =
+    Attribute::new("django.core.cache.backends.base", "default_key_func");
+pub static BASE_CACHE: Attribute = Attribute::new("django.core.cache.backends.base", "BaseCache");
+
+pub static REGION_ERROR: Attribute = Attribute::new("nearcache.errors", "RegionError");
+pub static REGION_FULL: Attribute = Attribute::new("nearcache.errors", "RegionFull");
+pub static ENGINE_BUSY: Attribute = Attribute::new("nearcache.errors", "EngineBusy");
+pub static DATA_ERROR: Attribute = Attribute::new("nearcache.errors", "DataError");
+
+/// An exception of the class in `attribute`, or whatever kept us from finding the class.
+pub fn error(py: Python<'_>, attribute: &Attribute, message: String) -> PyErr {
+    match attribute.get(py).and_then(|class| Ok(class.cast::<PyType>()?.clone())) {
+        Ok(class) => PyErr::from_type(class, message),
+        Err(error) => error,
+    }
+}
+
+pub fn object<'py, T: IntoPyObjectExt<'py>>(py: Python<'py>, value: T) -> PyResult<Bound<'py, PyAny>> {
+    value.into_bound_py_any(py)
+}

@@ -1,0 +1,166 @@
+//! One opened store of this process: the core's, and the objects kept from it.
+//!
+//! What every face of it needs (`store.rs`, `fused.rs`): waiting without the GIL, refusals,
+//! deadlines that have passed, buffers, and what to do after a fork.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use nearcache_core::{
+    Added, Buffer, Busy, Found, Key, Stored, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait,
+};
+use pyo3::prelude::*;
+
+use crate::gil::GilCell;
+use crate::near::Near;
+use crate::python::{self, ENGINE_BUSY};
+
+/// What a record's head can say.
+const MAX_KEY_BYTES: usize = 65_535;
+
+pub struct Shared {
+    pub core: nearcache_core::Store,
+    pub near: GilCell<Near>,
+}
+
+/// A deadline for the core: milliseconds since the epoch, 0 for never.
+#[derive(Clone, Copy)]
+pub struct Deadline(pub u64);
+
+impl Deadline {
+    pub const NEVER: Deadline = Deadline(0);
+    /// 1970: over by any clock.
+    pub const PASSED: Deadline = Deadline(1);
+
+    #[inline]
+    pub fn is_over(self, now_ms: u64) -> bool {
+        self.0 != 0 && self.0 <= now_ms
+    }
+}
+
+static OPENED: GilCell<Vec<Weak<Shared>>> = GilCell::new(Vec::new());
+
+impl Shared {
+    pub fn new(py: Python<'_>, core: nearcache_core::Store, near: Near) -> Arc<Shared> {
+        let shared = Arc::new(Shared { core, near: GilCell::new(near) });
+        OPENED.with(py, |opened| {
+            opened.retain(|other| other.strong_count() > 0);
+            opened.push(Arc::downgrade(&shared));
+        });
+        shared
+    }
+
+    /// A key the core can hold, with its hash.
+    #[inline]
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> Option<Key<'k>> {
+        let fits = !bytes.is_empty() && bytes.len() <= MAX_KEY_BYTES;
+        fits.then(|| self.core.key(bytes))
+    }
+
+    /// True if stored; false if refused, and then the old value is gone.
+    pub fn set(&self, py: Python<'_>, key: Key<'_>, tag: u8, payload: &[u8], deadline: Deadline, now_ms: u64) -> bool {
+        if deadline.is_over(now_ms) {
+            self.core.delete(key, now_ms);
+            return true;
+        }
+        let set = |wait| self.core.set(key, tag, payload, deadline.0, now_ms, wait);
+        match patiently(py, TIMEOUT_SET, set) {
+            Ok(Stored::Yes(_)) => true,
+            Ok(Stored::TooLarge) => false,
+            Err(Busy) => self.refused(key, now_ms),
+        }
+    }
+
+    /// True if the key was absent and the value is stored, or its deadline has passed already.
+    pub fn add(&self, py: Python<'_>, key: Key<'_>, tag: u8, payload: &[u8], deadline: Deadline, now_ms: u64) -> bool {
+        if deadline.is_over(now_ms) {
+            return self.core.expires_at(key, now_ms).is_none();
+        }
+        let add = |wait| self.core.add(key, tag, payload, deadline.0, now_ms, wait);
+        match patiently(py, TIMEOUT_SET, add) {
+            Ok(Added::Stored(_)) => true,
+            Ok(Added::Exists | Added::Refused) => false,
+            Err(Busy) => self.refused(key, now_ms),
+        }
+    }
+
+    pub fn touch(&self, py: Python<'_>, key: Key<'_>, deadline: Deadline, now_ms: u64) -> bool {
+        if deadline.is_over(now_ms) {
+            return self.core.delete(key, now_ms);
+        }
+        let touch = |wait| self.core.touch(key, deadline.0, now_ms, wait);
+        patiently(py, TIMEOUT_SET, touch).unwrap_or_else(|Busy| self.refused(key, now_ms))
+    }
+
+    /// A write that found the shard locked for too long: absent is right, old is not.
+    #[cold]
+    fn refused(&self, key: Key<'_>, now_ms: u64) -> bool {
+        self.core.set_refused(key, now_ms);
+        false
+    }
+
+    /// Drops the kept objects, whatever they were.
+    pub fn forget(&self, py: Python<'_>) {
+        let dropped = self.near.with(py, Near::clear);
+        drop(dropped);
+    }
+}
+
+/// Tries with the GIL held; if the lock is busy, waits without it. No core code runs Python.
+#[inline]
+pub fn patiently<T: Send>(
+    py: Python<'_>,
+    timeout: Duration,
+    mut attempt: impl FnMut(Wait) -> Result<T, Busy> + Send,
+) -> Result<T, Busy> {
+    match attempt(Wait::Try) {
+        Err(Busy) => py.detach(|| attempt(Wait::UpTo(timeout))),
+        done => done,
+    }
+}
+
+/// [`patiently`], for operations where "not done" would be a wrong answer.
+pub fn atomically<T: Send>(
+    py: Python<'_>,
+    attempt: impl FnMut(Wait) -> Result<T, Busy> + Send,
+) -> PyResult<T> {
+    patiently(py, TIMEOUT_ATOMIC, attempt).map_err(|Busy| {
+        let text = "another process held the lock of this key's shard for 250 ms; it is stopped or starved of CPU";
+        python::error(py, &ENGINE_BUSY, text.to_owned())
+    })
+}
+
+static BUFFERS: GilCell<Vec<Buffer>> = GilCell::new(Vec::new());
+const BUFFERS_MAX: usize = 8;
+
+/// Reads into a buffer that nobody else uses, decoding and its finalizers included.
+#[inline]
+pub fn with_buffer<R>(py: Python<'_>, f: impl FnOnce(&mut Buffer) -> R) -> R {
+    let mut buffer = BUFFERS.with(py, Vec::pop).unwrap_or_default();
+    let result = f(&mut buffer);
+    BUFFERS.with(py, |buffers| {
+        if buffers.len() < BUFFERS_MAX {
+            buffers.push(buffer);
+        }
+    });
+    result
+}
+
+/// [`nearcache_core::Store::get`] into a pooled buffer, then `f` on what was found.
+#[inline]
+pub fn read<R>(py: Python<'_>, shared: &Shared, key: Key<'_>, now_ms: u64, f: impl FnOnce(&Found, &[u8]) -> R) -> Option<R> {
+    with_buffer(py, |buffer| {
+        let found = shared.core.get(key, now_ms, buffer)?;
+        Some(f(&found, buffer.value()))
+    })
+}
+
+/// In the child: a statistics slot of its own, and no objects that the parent kept.
+#[pyfunction]
+pub fn _after_fork_in_child(py: Python<'_>) {
+    let opened: Vec<_> = OPENED.with(py, |opened| opened.iter().filter_map(Weak::upgrade).collect());
+    for shared in opened {
+        shared.core.child_after_fork();
+        shared.forget(py);
+    }
+}

@@ -1,0 +1,307 @@
+//! `Store`: the core as a `nearcache.engine.Engine`. Converts, waits, maps errors.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use nearcache_core::{Config, Error, Incr, Item, Key, Wait, glob_match, now_ms};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::near::Near;
+use crate::python::{self, DATA_ERROR, REGION_ERROR, REGION_FULL};
+use crate::shared::{Deadline, Shared, atomically, read, with_buffer};
+use crate::value::{join, split};
+
+const ABSENT: i64 = -1;
+/// How many items one call of the core's scan is asked for, when all are wanted.
+const SCAN_ITEMS: usize = 1000;
+
+#[pyclass(frozen, module = "nearcache._core")]
+pub struct Store {
+    pub shared: Arc<Shared>,
+}
+
+type ScanItem<'py> = (Bound<'py, PyBytes>, u64, Option<u64>, u64);
+
+#[pymethods]
+impl Store {
+    #[new]
+    #[pyo3(signature = (base_path, *, size_bytes, max_item_bytes=None, near_items=4096, near_bytes=16 << 20))]
+    fn new(
+        py: Python<'_>,
+        base_path: &str,
+        size_bytes: u64,
+        max_item_bytes: Option<u64>,
+        near_items: usize,
+        near_bytes: usize,
+    ) -> PyResult<Store> {
+        let config = Config { size_bytes, max_item_bytes };
+        // Making the file may take long: memory is reserved page by page.
+        let opened = py.detach(|| nearcache_core::Store::open(Path::new(base_path), &config));
+        let core = opened.map_err(|error| region_error(py, &error))?;
+        Ok(Store { shared: Shared::new(py, core, Near::new(near_items, near_bytes)) })
+    }
+
+    #[getter]
+    fn path(&self) -> String {
+        self.shared.core.path().display().to_string()
+    }
+
+    #[getter]
+    fn created(&self) -> bool {
+        self.shared.core.created()
+    }
+
+    #[getter]
+    fn size_bytes(&self) -> u64 {
+        self.shared.core.size_bytes()
+    }
+
+    #[getter]
+    fn max_item_bytes(&self) -> u64 {
+        self.shared.core.max_item_bytes()
+    }
+
+    #[getter]
+    fn notice(&self) -> Option<String> {
+        self.shared.core.notice().map(|text| text.to_string())
+    }
+
+    fn get<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let Some(key) = self.shared.key(key) else { return Ok(None) };
+        self.read(py, key, now_ms())
+    }
+
+    fn gets<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<(Bound<'py, PyBytes>, u64)>> {
+        let Some(key) = self.shared.key(key) else { return Ok(None) };
+        read(py, &self.shared, key, now_ms(), |found, payload| {
+            Ok((join(py, found.tag, payload)?, found.version))
+        })
+        .transpose()
+    }
+
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: Vec<Bound<'py, PyBytes>>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+        let now = now_ms();
+        let get = |key: Bound<'py, PyBytes>| match self.shared.key(key.as_bytes()) {
+            Some(key) => self.read(py, key, now),
+            None => Ok(None),
+        };
+        keys.into_iter().map(get).collect()
+    }
+
+    fn set(&self, py: Python<'_>, key: &[u8], value: &[u8], expires_at_ms: Option<i64>) -> bool {
+        let Some(key) = self.shared.key(key) else { return false };
+        let (tag, payload) = split(value);
+        self.shared.set(py, key, tag, payload.as_slice(), deadline(expires_at_ms), now_ms())
+    }
+
+    fn set_many<'py>(
+        &self,
+        py: Python<'py>,
+        items: Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
+        expires_at_ms: Option<i64>,
+    ) -> Vec<usize> {
+        let stored = |(key, value): &(Bound<'py, PyBytes>, Bound<'py, PyBytes>)| {
+            self.set(py, key.as_bytes(), value.as_bytes(), expires_at_ms)
+        };
+        let refused = items.iter().enumerate().filter(|(_, item)| !stored(item));
+        refused.map(|(at, _)| at).collect()
+    }
+
+    fn add(&self, py: Python<'_>, key: &[u8], value: &[u8], expires_at_ms: Option<i64>) -> bool {
+        let Some(key) = self.shared.key(key) else { return false };
+        let (tag, payload) = split(value);
+        self.shared.add(py, key, tag, payload.as_slice(), deadline(expires_at_ms), now_ms())
+    }
+
+    fn cas(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        value: &[u8],
+        version: u64,
+        expires_at_ms: Option<i64>,
+    ) -> PyResult<bool> {
+        let Some(key) = self.shared.key(key) else { return Ok(false) };
+        let (tag, payload) = split(value);
+        let (deadline, now) = (deadline(expires_at_ms), now_ms());
+        atomically(py, |wait| {
+            self.shared.core.cas(key, tag, payload.as_slice(), version, deadline.0, now, wait)
+        })
+    }
+
+    fn get_and_set<'py>(
+        &self,
+        py: Python<'py>,
+        key: &[u8],
+        value: &[u8],
+        expires_at_ms: Option<i64>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let Some(key) = self.shared.key(key) else { return Ok(None) };
+        let (tag, payload) = split(value);
+        let (deadline, now) = (deadline(expires_at_ms), now_ms());
+        with_buffer(py, |buffer| {
+            let found = atomically(py, |wait: Wait| {
+                let payload = payload.as_slice();
+                self.shared.core.get_and_set(key, tag, payload, deadline.0, now, wait, buffer)
+            })?;
+            found.map(|found| join(py, found.tag, buffer.value())).transpose()
+        })
+    }
+
+    fn incr(&self, py: Python<'_>, key: &[u8], delta: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+        let Some(key) = self.shared.key(key) else { return Ok(None) };
+        let Ok(delta) = delta.extract::<i64>() else {
+            return Err(data_error(py, "the sum does not fit 64 bits"));
+        };
+        let now = now_ms();
+        match atomically(py, |wait| self.shared.core.incr(key, delta, now, wait))? {
+            Incr::Value(total) => Ok(Some(total)),
+            Incr::Missing => Ok(None),
+            Incr::NotInteger => Err(data_error(py, "the value is no counter")),
+            Incr::Overflow => Err(data_error(py, "the sum does not fit 64 bits")),
+        }
+    }
+
+    fn touch(&self, py: Python<'_>, key: &[u8], expires_at_ms: Option<i64>) -> bool {
+        let Some(key) = self.shared.key(key) else { return false };
+        self.shared.touch(py, key, deadline(expires_at_ms), now_ms())
+    }
+
+    fn expires_at(&self, key: &[u8]) -> Option<i64> {
+        let found = self.shared.key(key).and_then(|key| self.shared.core.expires_at(key, now_ms()));
+        match found {
+            None => Some(ABSENT),
+            Some(0) => None,
+            Some(at) => Some(at as i64),
+        }
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        self.shared.key(key).is_some_and(|key| self.shared.core.contains(key, now_ms()))
+    }
+
+    fn delete(&self, key: &[u8]) -> bool {
+        self.shared.key(key).is_some_and(|key| self.shared.core.delete(key, now_ms()))
+    }
+
+    fn delete_many(&self, keys: Vec<Bound<'_, PyBytes>>) -> usize {
+        keys.iter().filter(|key| self.delete(key.as_bytes())).count()
+    }
+
+    #[pyo3(signature = (cursor, limit, *, prefix=b"".as_slice(), glob=None))]
+    fn scan<'py>(
+        &self,
+        py: Python<'py>,
+        cursor: u64,
+        limit: usize,
+        prefix: &[u8],
+        glob: Option<&[u8]>,
+    ) -> (u64, Vec<ScanItem<'py>>) {
+        let mut items: Vec<ScanItem<'py>> = Vec::new();
+        let next = self.shared.core.scan(cursor, limit, now_ms(), &mut |item: Item<'_>| {
+            if matches(item.key, prefix, glob) {
+                let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
+                items.push((PyBytes::new(py, item.key), item.value_len as u64, expires_at_ms, item.version));
+            }
+        });
+        (next, items)
+    }
+
+    fn clear(&self, py: Python<'_>) {
+        py.detach(|| self.shared.core.clear());
+        self.shared.forget(py);
+    }
+
+    #[pyo3(signature = (*, prefix=b"".as_slice(), glob=None))]
+    fn clear_matching(&self, py: Python<'_>, prefix: &[u8], glob: Option<&[u8]>) -> u64 {
+        py.detach(|| clear_matching(&self.shared.core, prefix, glob))
+    }
+
+    fn cull(&self, py: Python<'_>, items: u64) -> u64 {
+        py.detach(|| self.shared.core.cull(items))
+    }
+
+    fn __len__(&self) -> usize {
+        self.shared.core.len() as usize
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = PyDict::new(py);
+        for (name, count) in self.shared.core.stats() {
+            stats.set_item(name, count)?;
+        }
+        Ok(stats)
+    }
+
+    fn check(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.shared.core.check())
+    }
+
+    fn lock_acquire(&self, py: Python<'_>, name: &[u8], ttl_ms: u64) -> PyResult<Option<u64>> {
+        atomically(py, |_| self.shared.core.lock_acquire(name, ttl_ms, now_ms()))
+    }
+
+    fn lock_renew(&self, name: &[u8], token: u64, ttl_ms: u64) -> bool {
+        self.shared.core.lock_renew(name, token, ttl_ms, now_ms())
+    }
+
+    fn lock_release(&self, name: &[u8], token: u64) -> bool {
+        self.shared.core.lock_release(name, token)
+    }
+}
+
+impl Store {
+    fn read<'py>(&self, py: Python<'py>, key: Key<'_>, now: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        read(py, &self.shared, key, now, |found, payload| join(py, found.tag, payload)).transpose()
+    }
+}
+
+/// A deadline before 1970 has passed like any other.
+fn deadline(expires_at_ms: Option<i64>) -> Deadline {
+    match expires_at_ms {
+        None => Deadline::NEVER,
+        Some(at) => u64::try_from(at).map_or(Deadline::PASSED, |at| Deadline(at.max(1))),
+    }
+}
+
+fn matches(key: &[u8], prefix: &[u8], glob: Option<&[u8]>) -> bool {
+    key.starts_with(prefix) && glob.is_none_or(|glob| glob_match(glob, key))
+}
+
+fn clear_matching(core: &nearcache_core::Store, prefix: &[u8], glob: Option<&[u8]>) -> u64 {
+    let (mut cursor, mut deleted) = (0, 0);
+    loop {
+        // Collected first: the scan's items are borrowed from the store.
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        cursor = core.scan(cursor, SCAN_ITEMS, now_ms(), &mut |item: Item<'_>| {
+            if matches(item.key, prefix, glob) {
+                keys.push(item.key.to_vec());
+            }
+        });
+        for key in &keys {
+            deleted += u64::from(core.delete(core.key(key), now_ms()));
+        }
+        if cursor == 0 {
+            return deleted;
+        }
+    }
+}
+
+fn region_error(py: Python<'_>, error: &Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        Error::Option(_) => PyValueError::new_err(text),
+        Error::Full(_) => python::error(py, &REGION_FULL, text),
+        Error::Refused(_) | Error::Io(_) => python::error(py, &REGION_ERROR, text),
+    }
+}
+
+fn data_error(py: Python<'_>, text: &str) -> PyErr {
+    python::error(py, &DATA_ERROR, text.to_owned())
+}

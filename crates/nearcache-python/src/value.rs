@@ -1,0 +1,207 @@
+//! A cache value as a tag and a payload, the way the native codec writes it.
+//!
+//! ```text
+//!  bit  7     6 5 4          3 2 1 0
+//!     │ 1 │ compressor │   serializer   │    the tag; nearcache.codec calls it the header
+//! ```
+//!
+//! Serializers: 0 bytes, 1 str, 2 exact, 3 pickle; the first that takes the value writes it.
+//! An exact int of 64 bits is `TAG_INT`, outside as decimal digits: the core can add to it.
+//! Compressed values and the other serializers are for `nearcache.codec`, in Python.
+
+use nearcache_core::{TAG_DIGITS, TAG_INT};
+use pyo3::exceptions::{PyException, PyMemoryError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::exact::{self, Decoded, Keep};
+use crate::gil::GilCell;
+use crate::python::{self, PICKLE_DUMPS, PICKLE_LOADS};
+
+pub const HEADER: u8 = 0x80;
+const BYTES: u8 = HEADER;
+const STR: u8 = HEADER | 1;
+const EXACT: u8 = HEADER | 2;
+const PICKLE: u8 = HEADER | 3;
+const PICKLE_PROTOCOL: i32 = 5; // HIGHEST_PROTOCOL of every Python since 3.8
+
+/// Writes the payload over `out` and returns its tag. Only pickle's own errors come out.
+pub fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
+    out.clear();
+    if let Some(int) = small_int(value) {
+        out.extend_from_slice(&int.to_le_bytes());
+        return Ok(TAG_INT);
+    }
+    if let Some(text) = utf8(value) {
+        out.extend_from_slice(text);
+        return Ok(STR);
+    }
+    // SAFETY: attached; the type is checked before the cast.
+    unsafe {
+        if ffi::PyBytes_CheckExact(value.as_ptr()) != 0 {
+            out.extend_from_slice(value.cast_unchecked::<PyBytes>().as_bytes());
+            return Ok(BYTES);
+        }
+    }
+    if exact::encode(value, out).is_ok() {
+        return Ok(EXACT);
+    }
+    let pickled = PICKLE_DUMPS.get(value.py())?.call1((value, PICKLE_PROTOCOL))?;
+    out.clear();
+    out.extend_from_slice(pickled.cast::<PyBytes>()?.as_bytes());
+    Ok(PICKLE)
+}
+
+static SCRATCH: GilCell<Vec<u8>> = GilCell::new(Vec::new());
+const SCRATCH_MAX_BYTES: usize = 1 << 20;
+
+/// [`write()`] into a buffer that is used again, then `f` on tag and payload.
+#[inline]
+pub fn with_written<R>(value: &Bound<'_, PyAny>, f: impl FnOnce(u8, &[u8]) -> R) -> PyResult<R> {
+    let py = value.py();
+    // Taken out, not borrowed: pickling runs code that may come back here.
+    let mut out = SCRATCH.with(py, std::mem::take);
+    let result = write(value, &mut out).map(|tag| f(tag, &out));
+    if out.capacity() <= SCRATCH_MAX_BYTES {
+        SCRATCH.with(py, |scratch| *scratch = out);
+    }
+    result
+}
+
+/// The int, if its type is exactly `int` and it fits. A bool or an IntEnum is another type.
+#[inline]
+fn small_int(value: &Bound<'_, PyAny>) -> Option<i64> {
+    let mut overflow = 0;
+    // SAFETY: attached; an exact int neither fails nor runs code.
+    unsafe {
+        if ffi::PyLong_CheckExact(value.as_ptr()) == 0 {
+            return None;
+        }
+        let int = ffi::PyLong_AsLongLongAndOverflow(value.as_ptr(), &mut overflow);
+        (overflow == 0).then_some(int)
+    }
+}
+
+/// The UTF-8 of an exact str, unless it has lone surrogates.
+#[inline]
+fn utf8<'a>(value: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
+    // SAFETY: attached; the type is checked. The bytes live in the object, which `value` holds.
+    unsafe {
+        if ffi::PyUnicode_CheckExact(value.as_ptr()) == 0 {
+            return None;
+        }
+        let mut len = 0;
+        let data = ffi::PyUnicode_AsUTF8AndSize(value.as_ptr(), &mut len);
+        if data.is_null() {
+            ffi::PyErr_Clear();
+            return None;
+        }
+        Some(std::slice::from_raw_parts(data.cast(), len as usize))
+    }
+}
+
+pub enum Read<'py> {
+    Value(Decoded<'py>),
+    /// Another serializer or a compressor: ask `nearcache.codec`.
+    Foreign,
+    /// Bytes that our own serializers cannot have written, or a pickle that does not load.
+    Undecodable,
+}
+
+/// The value of a payload. Pickles run code: `payload` must not be a buffer that others use.
+#[inline]
+pub fn read<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Read<'py>> {
+    let value = match tag {
+        EXACT => return Ok(exact::decode(py, payload).map_or(Read::Undecodable, Read::Value)),
+        STR => exact::str_from_utf8(py, payload),
+        BYTES => Some(PyBytes::new(py, payload).into_any()),
+        TAG_INT => return int(py, payload),
+        PICKLE => return unpickle(py, payload),
+        _ => return Ok(Read::Foreign),
+    };
+    Ok(match value {
+        Some(value) => Read::Value(Decoded { value, keep: Keep::Itself }),
+        None => Read::Undecodable,
+    })
+}
+
+fn int<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
+    let Ok(raw) = payload.try_into() else {
+        return Ok(Read::Undecodable);
+    };
+    let value = python::object(py, i64::from_le_bytes(raw))?;
+    // The core adds in place: the place of an int may be the same and its value another.
+    Ok(Read::Value(Decoded { value, keep: Keep::Nothing }))
+}
+
+fn unpickle<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
+    match PICKLE_LOADS.get(py)?.call1((PyBytes::new(py, payload),)) {
+        Ok(value) => Ok(Read::Value(Decoded { value, keep: Keep::Nothing })),
+        // Anything: unpickling runs the code of classes that may have changed or gone. But a
+        // KeyboardInterrupt is not the value's fault, nor is want of memory.
+        Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(error),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(Read::Undecodable),
+        Err(error) => Err(error),
+    }
+}
+
+/// Bytes from outside that have no header and are no counter: the payload is all of them.
+const RAW: u8 = 0xff;
+
+/// The tag and payload of a value as the outside knows it: header and payload, or digits.
+pub fn split(raw: &[u8]) -> (u8, Payload<'_>) {
+    match raw.split_first() {
+        Some((&first @ HEADER..=0xfe, rest)) => (first, Payload::Borrowed(rest)),
+        _ if is_counter(raw) => counter(raw),
+        _ => (RAW, Payload::Borrowed(raw)),
+    }
+}
+
+fn counter(digits: &[u8]) -> (u8, Payload<'_>) {
+    // Digits only, so parsing fails for want of bits alone.
+    match std::str::from_utf8(digits).ok().and_then(|text| text.parse::<i64>().ok()) {
+        Some(int) => (TAG_INT, Payload::Int(int.to_le_bytes())),
+        None => (TAG_DIGITS, Payload::Borrowed(digits)),
+    }
+}
+
+pub enum Payload<'a> {
+    Borrowed(&'a [u8]),
+    Int([u8; 8]),
+}
+
+impl Payload<'_> {
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Payload::Borrowed(bytes) => bytes,
+            Payload::Int(bytes) => bytes,
+        }
+    }
+}
+
+/// The inverse of [`split`].
+pub fn join<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    match tag {
+        TAG_INT => {
+            let raw = payload.try_into().unwrap_or_default();
+            Ok(PyBytes::new(py, i64::from_le_bytes(raw).to_string().as_bytes()))
+        }
+        TAG_DIGITS | RAW => Ok(PyBytes::new(py, payload)),
+        _ => PyBytes::new_with(py, payload.len() + 1, |raw| {
+            raw[0] = tag;
+            raw[1..].copy_from_slice(payload);
+            Ok(())
+        }),
+    }
+}
+
+/// As Python and Redis write integers: no plus, no spaces, no leading zeros, no `-0`.
+fn is_counter(raw: &[u8]) -> bool {
+    let digits = raw.strip_prefix(b"-").unwrap_or(raw);
+    match digits {
+        [b'0'] => raw.len() == 1,
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
+}
