@@ -64,8 +64,25 @@ class Configured(AsyncTwins, Extras):
         )
 
     @property
+    def native_codec(self) -> bool:
+        """Whether the native module writes what :attr:`codec` would."""
+        return self.options.serializer == "auto" and self.options.compressor == "none"
+
+    @property
     def counters(self) -> Counters:
         return once((type(self), "counters", self.options.location), Counters)
+
+    def _make_room(self, raw_key: bytes) -> None:
+        """Django's MAX_ENTRIES, for who asked for it; memory is bounded by the engine anyway."""
+        if not self.bounded:
+            return
+        items = len(self.engine)
+        if items < self._max_entries or self.engine.contains(raw_key):
+            return
+        if self._cull_frequency == 0:
+            self.engine.clear()
+        else:
+            self.engine.cull(items // self._cull_frequency)
 
 
 class EngineCache(Configured):
@@ -132,6 +149,7 @@ class EngineCache(Configured):
         encode = self.codec.encode
         items = [(self._raw_key(key, version), encode(value)) for key, value in data.items()]
         refused = self.engine.set_many(items, self._expires_at_ms(timeout))
+        self.counters.refused += len(refused)
         names = list(data)
         return [names[at] for at in refused]
 
@@ -141,7 +159,9 @@ class EngineCache(Configured):
     def _stored(self, key: Any, value: Any, timeout: Any, version: int | None) -> bool:
         raw_key, raw = self._raw_key(key, version), self.codec.encode(value)
         self._make_room(raw_key)
-        return self.engine.set(raw_key, raw, self._expires_at_ms(timeout))
+        stored = self.engine.set(raw_key, raw, self._expires_at_ms(timeout))
+        self.counters.refused += not stored
+        return stored
 
     def _decoded(self, raw: bytes, default: Any) -> Any:
         try:
@@ -149,15 +169,3 @@ class EngineCache(Configured):
         except Undecodable:
             self.counters.undecodable += 1
             return default
-
-    def _make_room(self, raw_key: bytes) -> None:
-        """Django's MAX_ENTRIES, for who asked for it; memory is bounded by the engine anyway."""
-        if not self.bounded:
-            return
-        items = len(self.engine)
-        if items < self._max_entries or self.engine.contains(raw_key):
-            return
-        if self._cull_frequency == 0:
-            self.engine.clear()
-        else:
-            self.engine.cull(items // self._cull_frequency)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from nearcache.adapter import EngineCache
+from django.core.cache.backends.base import DEFAULT_TIMEOUT
+
+from nearcache import _core
+from nearcache.adapter import Configured
 from nearcache.engine import Engine
 from nearcache.engines.shm import base_path, open_store
 from nearcache.options import GIB, MIB, CacheOptions, option, sized
@@ -45,11 +49,14 @@ class SharedMemoryOptions(CacheOptions):
     )
 
 
-class SharedMemoryCache(EngineCache):
+class SharedMemoryCache(_core.FusedCache, Configured):
     """One cache shared by every process of this user on this host; no server.
 
     A read takes no lock. When memory is full the least useful items go. It survives
     restarts of all processes, and nothing survives a reboot.
+
+    Key, look-up and value are one native call. What is written out below only calls its
+    native namesake: Django 6.1 looks for ``__func__`` on these, which native methods lack.
     """
 
     options_class = SharedMemoryOptions
@@ -58,3 +65,20 @@ class SharedMemoryCache(EngineCache):
     def open_engine(self) -> Engine:
         chosen = self.options
         return open_store(chosen.location, chosen.size_bytes, chosen.max_item_bytes)
+
+    def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
+        return _core.FusedCache.get_many(self, keys, version)
+
+    def set_many(
+        self, data: dict[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> list[Any]:
+        return _core.FusedCache.set_many(self, data, timeout, version)
+
+    def delete_many(self, keys: Iterable[Any], version: int | None = None) -> None:
+        _core.FusedCache.delete_many(self, keys, version)
+
+    def has_key(self, key: Any, version: int | None = None) -> bool:
+        return _core.FusedCache.has_key(self, key, version)
+
+    def incr(self, key: Any, delta: Any = 1, version: int | None = None) -> Any:
+        return _core.FusedCache.incr(self, key, delta, version)

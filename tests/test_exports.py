@@ -1,0 +1,59 @@
+"""What the package offers is what it says it offers."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from importlib.metadata import version
+from pathlib import Path
+
+import nearcache
+from nearcache import _core, backends, errors
+from nearcache.adapter import SettingsError
+from nearcache.engine import Engine
+
+SOURCE = Path(nearcache.__file__).parent
+
+
+def test_the_version_is_one() -> None:
+    assert nearcache.__version__ == version("nearcache")
+    assert nearcache.__all__ == ["__version__"]
+
+
+def test_backends_exports_caches_and_their_options_only() -> None:
+    own = {
+        name
+        for name, value in vars(backends).items()
+        if inspect.isclass(value) and value.__module__ == backends.__name__
+    }
+    assert own == set(backends.__all__)
+    assert all(name.endswith(("Cache", "Options")) for name in own)
+
+
+def test_every_declared_name_exists() -> None:
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        if parts[1] in {"lab", "__main__.py", "__main__"}:
+            continue
+        module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
+        for name in getattr(module, "__all__", []):
+            assert hasattr(module, name), f"{module.__name__}.{name}"
+
+
+def test_the_tree_of_errors_is_the_one_that_is_drawn() -> None:
+    drawn = errors.__doc__ or ""
+    for name, value in vars(errors).items():
+        if inspect.isclass(value) and issubclass(value, Exception):
+            assert name in drawn
+            assert issubclass(value, errors.NearcacheError)
+    assert issubclass(SettingsError, errors.OptionError)
+
+
+def test_the_native_store_has_every_method_of_an_engine() -> None:
+    methods = {name for name in vars(Engine) if not name.startswith("_")} | {"__len__"}
+    assert not {name for name in methods if not hasattr(_core.Store, name)}
+
+
+def test_the_package_is_typed() -> None:
+    assert (SOURCE / "py.typed").exists()
+    assert (SOURCE / "_core.pyi").exists()
