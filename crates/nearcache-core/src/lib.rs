@@ -1,0 +1,77 @@
+//! A cache in shared memory that survives anything that happens to its users.
+//!
+//! One mapped file holds a number of shards. Each shard is a log in two rings
+//! (`small` and `main`, after S3-FIFO) and an index of 64-bit words that say
+//! where in the log each key's record is.
+//!
+//! ```text
+//!  key ──hash──> shard ──> bucket ──> slot word ──> ring offset ──> page ──> record
+//! ```
+//!
+//! # Goals
+//!
+//! - Any process may be SIGKILLed or SIGSTOPped at any instruction: the others
+//!   neither hang nor read a torn, foreign or resurrected value.
+//! - A read takes no lock and writes nothing shared but, rarely, a frequency byte.
+//! - Memory is bounded by the size of the file, which never changes.
+//! - A damaged or foreign file gives misses or one clear error.
+//!
+//! # Non-goals
+//!
+//! Durability (a reboot empties the cache), transactions over several keys,
+//! sharing between users who do not trust each other.
+//!
+//! # Invariants
+//!
+//! Comments name the ones they lean on. Per ring, after [`shard`]'s `normalise`:
+//!
+//! - **I1** `safe_tail <= tail <= head`, all in words of 8 bytes, never repeating.
+//! - **I2** `[tail, head)` is a sequence of whole records.
+//! - **I3** a non-zero slot word points at a record that was whole before the
+//!   word was published, or fails the window test `safe_tail <= offset`.
+//! - **I4** at most one live slot word per key: only the lock holder turns an
+//!   empty slot into a full one; anyone may turn a full one into an empty one.
+//! - **I5** the bytes of `[safe_tail, head)` never change, but for the expiry
+//!   word of a record, which is one word.
+//! - **I6** a page belongs to the ring and page number in its descriptor while
+//!   that page number is inside the ring's window, and is free otherwise.
+//!
+//! Every prefix of a writer's stores leaves a state in which these hold, so
+//! there is no recovery to speak of: see `docs/memory-format.md`.
+//!
+//! # Sources
+//!
+//! MICA (NSDI 2014) for the circular log with a lossy index and validated reads;
+//! FASTER (SIGMOD 2018) for index words with monotonic log addresses; S3-FIFO
+//! (SOSP 2023) for eviction; robust futexes for the lock.
+
+mod cache;
+mod check;
+mod clean;
+mod clock;
+mod error;
+mod ghost;
+mod glob;
+mod layout;
+mod lock;
+pub mod mem;
+mod named_locks;
+mod process;
+mod record;
+mod region;
+mod shard;
+mod stats;
+mod store;
+mod write;
+
+pub use cache::{Cache, LockTableError};
+pub use clock::now_ms;
+pub use error::Error;
+pub use glob::glob_match;
+pub use layout::{Config, LAYOUT_VERSION, MIN_SIZE_BYTES};
+pub use lock::{Busy, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait};
+pub use record::{TAG_DIGITS, TAG_INT};
+pub use shard::{Buffer, Found, Item, Key, Place};
+pub use stats::Counter;
+pub use store::Store;
+pub use write::{Added, Incr, Stored};

@@ -1,0 +1,272 @@
+//! All shared bytes are read and written here, as atomic words.
+//!
+//! Another process may write any of these bytes at any time, so no reference or
+//! slice to them is ever formed; other processes are treated as threads that do
+//! atomic accesses. Racing accesses must have one size: a byte that is accessed
+//! with [`Mem::load_byte`] is never part of a word access.
+//!
+//! Back ends: [`Mapped`] (the real one), [`Boxed`] (private memory, for Miri and
+//! for tests), [`Counting`] (kills its process before the k-th write), and loom's
+//! in the tests.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+
+/// Memory made of 64-bit words, addressed by word number.
+pub trait Mem {
+    /// How many words there are.
+    fn words(&self) -> usize;
+    /// Reads a word.
+    fn load(&self, at: usize, order: Ordering) -> u64;
+    /// Writes a word.
+    fn store(&self, at: usize, value: u64, order: Ordering);
+    /// Swaps a word if it is `old`; `Err` holds what it is instead.
+    fn cas(&self, at: usize, old: u64, new: u64) -> Result<(), u64>;
+    /// Adds to a word that is only a hint (wrapping).
+    fn add(&self, at: usize, delta: u64);
+    /// Reads a byte by byte number.
+    fn load_byte(&self, at: usize) -> u8;
+    /// Writes a byte by byte number.
+    fn store_byte(&self, at: usize, value: u8);
+    /// A fence between atomic accesses.
+    fn fence(&self, order: Ordering);
+
+    /// Reads consecutive words, relaxed.
+    fn copy_out(&self, at: usize, into: &mut [u64]) {
+        for (step, word) in into.iter_mut().enumerate() {
+            *word = self.load(at + step, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes consecutive words, relaxed.
+    fn copy_in(&self, at: usize, from: &[u64]) {
+        for (step, word) in from.iter().enumerate() {
+            self.store(at + step, *word, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks for a cache line that will be read soon.
+    fn prefetch(&self, _at: usize) {}
+}
+
+/// A mapped file, or any other memory that outlives its user.
+///
+/// Invariants: **M1** `base` is aligned to 8 bytes and `words * 8` bytes from it
+/// stay mapped, readable and writable for ever (a mapping is never undone);
+/// **M2** all access goes through [`Mem`], here and in every other process.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped {
+    base: *mut u8,
+    words: usize,
+}
+
+// SAFETY: all access is atomic (M2) and the memory never goes away (M1).
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// # Safety
+    ///
+    /// The caller promises M1 and M2.
+    pub unsafe fn new(base: *mut u8, words: usize) -> Self {
+        assert_eq!(base as usize % 8, 0);
+        Self { base, words }
+    }
+
+    /// Where a word is, for the pthread mutex that lives there.
+    pub(crate) fn address(&self, at: usize) -> *mut u8 {
+        assert!(at < self.words);
+        // SAFETY: in bounds, just checked (M1).
+        unsafe { self.base.add(at * 8) }
+    }
+
+    #[inline(always)]
+    fn word(&self, at: usize) -> &AtomicU64 {
+        // A release build checks too: offsets come from a file that may be
+        // damaged, and the branch is never taken.
+        assert!(at < self.words, "word {at} of {}", self.words);
+        // SAFETY: in bounds (just checked), aligned (M1), only atomic access (M2).
+        unsafe { AtomicU64::from_ptr(self.base.add(at * 8).cast()) }
+    }
+
+    #[inline(always)]
+    fn byte(&self, at: usize) -> &AtomicU8 {
+        assert!(at < self.words * 8);
+        // SAFETY: in bounds (just checked), only atomic access of this size (M2).
+        unsafe { AtomicU8::from_ptr(self.base.add(at)) }
+    }
+}
+
+impl Mem for Mapped {
+    fn words(&self) -> usize {
+        self.words
+    }
+    #[inline(always)]
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        self.word(at).load(order)
+    }
+    #[inline(always)]
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        self.word(at).store(value, order);
+    }
+    #[inline(always)]
+    fn cas(&self, at: usize, old: u64, new: u64) -> Result<(), u64> {
+        self.word(at)
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .map(|_| ())
+    }
+    #[inline(always)]
+    fn add(&self, at: usize, delta: u64) {
+        self.word(at).fetch_add(delta, Ordering::Relaxed);
+    }
+    #[inline(always)]
+    fn load_byte(&self, at: usize) -> u8 {
+        self.byte(at).load(Ordering::Relaxed)
+    }
+    #[inline(always)]
+    fn store_byte(&self, at: usize, value: u8) {
+        self.byte(at).store(value, Ordering::Relaxed);
+    }
+    #[inline(always)]
+    fn fence(&self, order: Ordering) {
+        fence(order);
+    }
+
+    #[inline]
+    fn copy_out(&self, at: usize, into: &mut [u64]) {
+        assert!(at <= self.words && into.len() <= self.words - at);
+        for (step, word) in into.iter_mut().enumerate() {
+            // SAFETY: in bounds (checked for the whole run), aligned, atomic (M1, M2).
+            let from = unsafe { AtomicU64::from_ptr(self.base.add((at + step) * 8).cast()) };
+            *word = from.load(Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn copy_in(&self, at: usize, from: &[u64]) {
+        assert!(at <= self.words && from.len() <= self.words - at);
+        for (step, word) in from.iter().enumerate() {
+            // SAFETY: in bounds (checked for the whole run), aligned, atomic (M1, M2).
+            let into = unsafe { AtomicU64::from_ptr(self.base.add((at + step) * 8).cast()) };
+            into.store(*word, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if at < self.words {
+            // SAFETY: a hint that never faults; the address is in bounds anyway.
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                    self.base.add(at * 8).cast(),
+                );
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+}
+
+/// Memory of this process alone.
+pub struct Boxed {
+    mapped: Mapped,
+    layout: std::alloc::Layout,
+}
+
+impl Boxed {
+    /// Zeroed memory of `words` words, freed on drop.
+    pub fn new(words: usize) -> Self {
+        let layout = std::alloc::Layout::from_size_align(words * 8, 4096).expect("a sane size");
+        // SAFETY: the layout has a size above zero.
+        let base = unsafe { std::alloc::alloc_zeroed(layout) };
+        assert!(!base.is_null(), "out of memory");
+        // SAFETY: M1 holds until drop, and `mapped` does not outlive `self`.
+        Self {
+            mapped: unsafe { Mapped::new(base, words) },
+            layout,
+        }
+    }
+}
+
+impl Drop for Boxed {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { std::alloc::dealloc(self.mapped.base, self.layout) };
+    }
+}
+
+/// Forwards every access to another back end.
+macro_rules! forward {
+    ($inner:ident, before_write: $before:ident) => {
+        fn words(&self) -> usize {
+            self.$inner.words()
+        }
+        fn load(&self, at: usize, order: Ordering) -> u64 {
+            self.$inner.load(at, order)
+        }
+        fn store(&self, at: usize, value: u64, order: Ordering) {
+            self.$before();
+            self.$inner.store(at, value, order);
+        }
+        fn cas(&self, at: usize, old: u64, new: u64) -> Result<(), u64> {
+            self.$before();
+            self.$inner.cas(at, old, new)
+        }
+        fn add(&self, at: usize, delta: u64) {
+            self.$before();
+            self.$inner.add(at, delta);
+        }
+        fn load_byte(&self, at: usize) -> u8 {
+            self.$inner.load_byte(at)
+        }
+        fn store_byte(&self, at: usize, value: u8) {
+            self.$before();
+            self.$inner.store_byte(at, value);
+        }
+        fn fence(&self, order: Ordering) {
+            self.$inner.fence(order);
+        }
+    };
+}
+
+impl Boxed {
+    fn nothing(&self) {}
+}
+
+impl Mem for Boxed {
+    forward!(mapped, before_write: nothing);
+}
+
+/// Kills this process before the k-th write: crash injection.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    inner: Mapped,
+    left: std::rc::Rc<std::cell::Cell<u64>>,
+}
+
+impl Counting {
+    /// Dies before write number `kill_before` (1 is the first); 0 never dies.
+    pub fn new(inner: Mapped, kill_before: u64) -> Self {
+        Self {
+            inner,
+            left: std::rc::Rc::new(std::cell::Cell::new(kill_before)),
+        }
+    }
+
+    fn tick(&self) {
+        match self.left.get() {
+            0 => {}
+            1 => {
+                // SAFETY: a signal to oneself; SIGKILL does not return.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                unreachable!("SIGKILL does not return");
+            }
+            left => self.left.set(left - 1),
+        }
+    }
+}
+
+impl Mem for Counting {
+    forward!(inner, before_write: tick);
+}

@@ -1,0 +1,577 @@
+//! The file: found or made, checked, mapped.
+//!
+//! ```text
+//! <base>.v<layout>.seg   the data; made under another name and renamed when whole
+//! <base>.lock            never renamed, never mapped; byte ranges are locked:
+//!                        0 = opening (exclusive, short), 1 = presence (shared, for life)
+//! ```
+//!
+//! A file is trusted only if nobody but this user can have written it and this
+//! machine, since its last boot, has. What fails is said in one line; a file of
+//! another layout has another name and is left alone. A file is never repaired:
+//! in doubt there is a new one.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::layout::{
+    Config, Geometry, LAYOUT_VERSION, MAGIC, NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS,
+    PROCESS_SLOTS, PROCESS_WORDS, PROCESSES, READY, header,
+};
+use crate::lock::Locks;
+use crate::mem::{Mapped, Mem};
+
+/// Longest wait for another process that is making the file right now.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+const OPENING_BYTE: i64 = 0;
+const PRESENCE_BYTE: i64 = 1;
+
+/// A mapped file, ready for use.
+pub(crate) struct Region {
+    pub mapped: Mapped,
+    pub geometry: Geometry,
+    pub seed: u64,
+    pub locks: Locks,
+    pub path: PathBuf,
+    pub inode: u64,
+    pub created: bool,
+    pub notice: Option<String>,
+    /// Keeps the presence lock.
+    pub presence: File,
+}
+
+/// The data file's path for a base path.
+pub(crate) fn data_path(base: &Path) -> PathBuf {
+    with_suffix(base, &format!(".v{LAYOUT_VERSION}.seg"))
+}
+
+fn with_suffix(base: &Path, suffix: &str) -> PathBuf {
+    let mut name = base.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+impl Region {
+    /// Opens the cache at `base`, making it if there is none.
+    pub fn open(base: &Path, config: &Config) -> Result<Self, Error> {
+        let wanted = Geometry::new(config)?;
+        private_directory(base)?;
+        let presence = lock_file(base)?;
+        wait_for_range(&presence, OPENING_BYTE, base)?;
+        let alone = try_range(&presence, PRESENCE_BYTE, libc::F_WRLCK);
+        let opened = Self::open_alone_or_not(base, config, wanted, alone);
+        // Presence is shared by all users; taking it shared gives up exclusiveness.
+        try_range(&presence, PRESENCE_BYTE, libc::F_RDLCK);
+        try_range(&presence, OPENING_BYTE, libc::F_UNLCK);
+        opened.map(|opened| opened.into_region(presence))
+    }
+
+    fn open_alone_or_not(
+        base: &Path,
+        config: &Config,
+        wanted: Geometry,
+        alone: bool,
+    ) -> Result<Opened, Error> {
+        let path = data_path(base);
+        let file = match open_private(&path, false) {
+            Ok(file) => file,
+            Err(OpenFailure::Missing) => return Opened::create(base, config, &wanted, None),
+            Err(OpenFailure::Error(error)) => return Err(error),
+        };
+        let opened = Opened::attach(file, &path)?;
+        let there = &opened.geometry;
+        if opened.mapped.load(header::BOOT_ID, Relaxed) != boot_id()[0]
+            || opened.mapped.load(header::BOOT_ID + 1, Relaxed) != boot_id()[1]
+        {
+            let notice = "the machine was restarted since the cache was written; it starts empty";
+            return Opened::create(base, config, &wanted, Some(notice.into()));
+        }
+        if *there != wanted {
+            let notice = format!(
+                "the cache file had {} bytes and max_item {}, the settings ask for {} and {}",
+                there.total_words * 8,
+                there.max_item_bytes(),
+                wanted.total_words * 8,
+                wanted.max_item_bytes(),
+            );
+            if alone {
+                let notice = format!("{notice}; it was made anew and starts empty");
+                return Opened::create(base, config, &wanted, Some(notice));
+            }
+            let notice = format!(
+                "{notice}; other processes use it, so it stays as it is until all have stopped"
+            );
+            return opened.admitted(alone).map(|o| Opened {
+                notice: Some(notice),
+                ..o
+            });
+        }
+        opened.admitted(alone)
+    }
+}
+
+/// A mapped file before its locks are known to be usable.
+struct Opened {
+    mapped: Mapped,
+    geometry: Geometry,
+    path: PathBuf,
+    inode: u64,
+    created: bool,
+    notice: Option<String>,
+}
+
+impl Opened {
+    /// Maps an existing file after looking at everything that can be wrong.
+    fn attach(file: File, path: &Path) -> Result<Self, Error> {
+        let metadata = file
+            .metadata()
+            .map_err(|error| io_error(path, "cannot be read", &error))?;
+        let foreign = |what: &str| {
+            Error::Refused(format!(
+                "{}: {what}; delete the file if it is not needed, or give LOCATION another name",
+                path.display()
+            ))
+        };
+        if metadata.len() < crate::layout::MIN_SIZE_BYTES || metadata.len() % 4096 != 0 {
+            return Err(foreign(
+                "is not a whole cache file (it was truncated, or is something else)",
+            ));
+        }
+        let mapped = map(&file, metadata.len() as usize, path)?;
+        let word = |at| mapped.load(at, Relaxed);
+        if word(header::MAGIC) != MAGIC {
+            return Err(foreign("is not a nearcache file"));
+        }
+        if word(header::LAYOUT) != LAYOUT_VERSION {
+            return Err(foreign("has the layout of another version of nearcache"));
+        }
+        if mapped.load(header::READY, Acquire) != READY {
+            return Err(foreign("was never finished"));
+        }
+        if word(header::MACHINE) != machine() {
+            return Err(foreign(
+                "was made by a program of another kind (32 bit, byte order, libc)",
+            ));
+        }
+        if word(header::UID) != u64::from(effective_uid()) {
+            return Err(foreign("was made by another user"));
+        }
+        let config = Config {
+            size_bytes: metadata.len(),
+            max_item_bytes: match word(header::MAX_ITEM) {
+                0 => None,
+                bytes => Some(bytes),
+            },
+        };
+        let geometry = Geometry::new(&config)
+            .ok()
+            .filter(|geometry| geometry.total_words as u64 * 8 == word(header::TOTAL_BYTES))
+            .filter(|geometry| geometry.shards as u64 == word(header::SHARDS))
+            .ok_or_else(|| foreign("is damaged (its header contradicts its size)"))?;
+        Ok(Self {
+            mapped,
+            geometry,
+            path: path.to_owned(),
+            inode: metadata.ino(),
+            created: false,
+            notice: None,
+        })
+    }
+
+    /// Makes a new file beside and renames it over the old one, if any.
+    fn create(
+        base: &Path,
+        config: &Config,
+        geometry: &Geometry,
+        notice: Option<String>,
+    ) -> Result<Self, Error> {
+        let fresh = with_suffix(base, &format!(".v{LAYOUT_VERSION}.new"));
+        let path = data_path(base);
+        // Left over by a process that died right here.
+        remove_if_there(&fresh)?;
+        let made = Self::create_at(&fresh, config, geometry).and_then(|opened| {
+            fs::rename(&fresh, &path)
+                .map_err(|error| io_error(&path, "cannot be put in place", &error))?;
+            Ok(Self {
+                path,
+                notice,
+                ..opened
+            })
+        });
+        if made.is_err() {
+            remove_if_there(&fresh)?;
+        }
+        made
+    }
+
+    fn create_at(fresh: &Path, config: &Config, geometry: &Geometry) -> Result<Self, Error> {
+        let file = open_private(fresh, true).map_err(|failure| match failure {
+            OpenFailure::Error(error) => error,
+            OpenFailure::Missing => Error::Io(format!("{}: vanished", fresh.display())),
+        })?;
+        let bytes = geometry.total_words * 8;
+        reserve(&file, bytes, fresh)?;
+        let mapped = map(&file, bytes, fresh)?;
+        let word = |at, value| mapped.store(at, value, Relaxed);
+        word(header::MAGIC, MAGIC);
+        word(header::LAYOUT, LAYOUT_VERSION);
+        word(header::TOTAL_BYTES, bytes as u64);
+        word(header::MACHINE, machine());
+        word(header::BOOT_ID, boot_id()[0]);
+        word(header::BOOT_ID + 1, boot_id()[1]);
+        word(header::UID, effective_uid().into());
+        word(header::LIBC, libc_flavour());
+        word(header::PID_NAMESPACE, pid_namespace());
+        word(header::CREATED_MS, crate::clock::now_ms());
+        word(header::SEED, random_word()?);
+        word(header::MAX_ITEM, config.max_item_bytes.unwrap_or(0));
+        word(header::SHARDS, geometry.shards as u64);
+        initialise_locks(&mapped, geometry);
+        mapped.store(header::READY, READY, Release);
+        let inode = file
+            .metadata()
+            .map_err(|e| io_error(fresh, "cannot be read", &e))?
+            .ino();
+        Ok(Self {
+            mapped,
+            geometry: geometry.clone(),
+            path: fresh.to_owned(),
+            inode,
+            created: true,
+            notice: None,
+        })
+    }
+
+    /// Checks that this process's kind of lock works on the file.
+    ///
+    /// A robust mutex knows its owner by thread id, so its users must share a
+    /// PID namespace (and a libc, whose mutex it is). Alone, this process may
+    /// take the file over: a container that was restarted finds its cache warm.
+    fn admitted(self, alone: bool) -> Result<Self, Error> {
+        let same = self.mapped.load(header::PID_NAMESPACE, Relaxed) == pid_namespace()
+            && self.mapped.load(header::LIBC, Relaxed) == libc_flavour();
+        if same {
+            return Ok(self);
+        }
+        if !alone {
+            return Err(Error::Refused(format!(
+                "{}: is used by processes of another container (PID namespace) or libc; let the \
+                 containers share the PID namespace, or give each a LOCATION of its own",
+                self.path.display()
+            )));
+        }
+        initialise_locks(&self.mapped, &self.geometry);
+        forget_processes(&self.mapped);
+        self.mapped.store(header::LIBC, libc_flavour(), Relaxed);
+        self.mapped
+            .store(header::PID_NAMESPACE, pid_namespace(), Relaxed);
+        Ok(self)
+    }
+
+    fn into_region(self, presence: File) -> Region {
+        let locks = locks_of(&self);
+        Region {
+            seed: self.mapped.load(header::SEED, Relaxed),
+            mapped: self.mapped,
+            geometry: self.geometry,
+            locks,
+            path: self.path,
+            inode: self.inode,
+            created: self.created,
+            notice: self.notice,
+            presence,
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn mutex_places(geometry: &Geometry) -> Vec<usize> {
+    let shards = (0..geometry.shards).map(|shard| geometry.shard_at(shard));
+    shards.chain([header::LOCK_MUTEX]).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn initialise_locks(mapped: &Mapped, geometry: &Geometry) {
+    for at in mutex_places(geometry) {
+        // SAFETY: the mapping is for ever; the file is new, or this process is
+        // the only one that has it (the presence lock), so nobody uses these.
+        unsafe { crate::lock::robust::initialise(mapped.address(at)) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn initialise_locks(_: &Mapped, _: &Geometry) {}
+
+#[cfg(target_os = "linux")]
+fn locks_of(opened: &Opened) -> Locks {
+    Locks::Robust(opened.mapped, mutex_places(&opened.geometry))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn locks_of(opened: &Opened) -> Locks {
+    let files = crate::lock::files::FileLocks::new(opened.path.clone(), opened.geometry.shards + 1);
+    Locks::Files(files)
+}
+
+/// Empties the tables that name processes of another PID namespace.
+fn forget_processes(mapped: &Mapped) {
+    for slot in 0..PROCESS_SLOTS {
+        mapped.store(PROCESSES + slot * PROCESS_WORDS, 0, Relaxed);
+    }
+    for slot in 0..NAMED_LOCKS {
+        mapped.store(NAMED_LOCK_TABLE + slot * NAMED_LOCK_WORDS, 0, Relaxed);
+    }
+}
+
+/// Makes the directory if need be, and insists that it is this user's alone:
+/// values may be pickles, and who can write them can run code here.
+fn private_directory(base: &Path) -> Result<(), Error> {
+    let directory = base.parent().filter(|parent| parent.as_os_str() != "");
+    let directory = directory
+        .ok_or_else(|| Error::Refused(format!("{}: is not an absolute path", base.display())))?;
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(io_error(directory, "cannot be made", &error)),
+    }
+    let metadata = fs::symlink_metadata(directory)
+        .map_err(|error| io_error(directory, "cannot be read", &error))?;
+    if !metadata.is_dir() {
+        return Err(Error::Refused(format!(
+            "{}: is not a directory",
+            directory.display()
+        )));
+    }
+    check_owner(directory, &metadata, "chmod 700")
+}
+
+fn check_owner(path: &Path, metadata: &fs::Metadata, mend: &str) -> Result<(), Error> {
+    if metadata.uid() != effective_uid() {
+        return Err(Error::Refused(format!(
+            "{}: belongs to user {}, this process is user {}; give LOCATION a path of its own",
+            path.display(),
+            metadata.uid(),
+            effective_uid()
+        )));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err(Error::Refused(format!(
+            "{}: may be used by other users (mode {:03o}), who could plant pickles in it; \
+             {mend} {} or choose another LOCATION",
+            path.display(),
+            metadata.mode() & 0o777,
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+enum OpenFailure {
+    Missing,
+    Error(Error),
+}
+
+/// Opens a file that only this user may use; never through a link.
+fn open_private(path: &Path, create: bool) -> Result<File, OpenFailure> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create_new(create)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => OpenFailure::Missing,
+        _ => OpenFailure::Error(io_error(path, "cannot be opened", &error)),
+    })?;
+    check_private(&file, path).map_err(OpenFailure::Error)?;
+    Ok(file)
+}
+
+fn check_private(file: &File, path: &Path) -> Result<(), Error> {
+    let metadata = file
+        .metadata()
+        .map_err(|error| io_error(path, "cannot be read", &error))?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        return Err(Error::Refused(format!(
+            "{}: is not a plain file with one name; choose another LOCATION",
+            path.display()
+        )));
+    }
+    check_owner(path, &metadata, "chmod 600")
+}
+
+fn lock_file(base: &Path) -> Result<File, Error> {
+    let path = with_suffix(base, ".lock");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options
+        .open(&path)
+        .map_err(|error| io_error(&path, "cannot be opened", &error))?;
+    check_private(&file, &path)?;
+    Ok(file)
+}
+
+/// Tries to lock, or unlocks, one byte of the lock file. The lock belongs to the
+/// open file: children share it, and the last close lets go of it.
+fn try_range(file: &File, start: i64, kind: i32) -> bool {
+    #[cfg(target_os = "linux")]
+    const SET_LOCK: i32 = libc::F_OFD_SETLK;
+    // macOS: F_OFD_SETLK of <sys/fcntl.h>.
+    #[cfg(not(target_os = "linux"))]
+    const SET_LOCK: i32 = 90;
+    // SAFETY: all-zero bytes are a valid flock.
+    let mut range: libc::flock = unsafe { std::mem::zeroed() };
+    range.l_type = kind as _;
+    range.l_whence = libc::SEEK_SET as _;
+    range.l_start = start;
+    range.l_len = 1;
+    // SAFETY: the descriptor is open and `range` is a valid flock.
+    unsafe { libc::fcntl(file.as_raw_fd(), SET_LOCK, &range) == 0 }
+}
+
+fn wait_for_range(file: &File, start: i64, base: &Path) -> Result<(), Error> {
+    let end = Instant::now() + OPEN_TIMEOUT;
+    while !try_range(file, start, libc::F_WRLCK) {
+        if Instant::now() > end {
+            return Err(Error::Io(format!(
+                "{}: another process has been opening the cache for {} s; is it stopped?",
+                base.display(),
+                OPEN_TIMEOUT.as_secs()
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// Takes the room for the file now, so that a full disk is an error here and not
+/// a SIGBUS at some later write.
+fn reserve(file: &File, bytes: usize, path: &Path) -> Result<(), Error> {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the descriptor is open.
+    let status = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
+    #[cfg(not(target_os = "linux"))]
+    let status = match file.set_len(bytes as u64) {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+    };
+    match status {
+        0 => Ok(()),
+        libc::ENOSPC | libc::ENOMEM | libc::EDQUOT | libc::EFBIG => Err(Error::Full(format!(
+            "{}: no room for {} MiB ({} MiB are free there); lower OPTIONS size, enlarge the file \
+             system (Docker: --shm-size), or put LOCATION elsewhere",
+            path.display(),
+            bytes >> 20,
+            free_bytes(path) >> 20
+        ))),
+        code => Err(io_error(
+            path,
+            "cannot be reserved",
+            &std::io::Error::from_raw_os_error(code),
+        )),
+    }
+}
+
+fn free_bytes(path: &Path) -> u64 {
+    use std::os::unix::ffi::OsStrExt;
+    let directory = path.parent().unwrap_or(path);
+    let Ok(name) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else {
+        return 0;
+    };
+    // SAFETY: all-zero bytes are a valid statvfs.
+    let mut there: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid string and a valid place.
+    match unsafe { libc::statvfs(name.as_ptr(), &mut there) } {
+        0 => there.f_bavail as u64 * there.f_frsize as u64,
+        _ => 0,
+    }
+}
+
+/// Maps the file for the life of the process.
+fn map(file: &File, bytes: usize, path: &Path) -> Result<Mapped, Error> {
+    let raw = memmap2::MmapOptions::new()
+        .len(bytes)
+        .map_raw(file)
+        .map_err(|error| io_error(path, "cannot be mapped", &error))?;
+    let base = raw.as_mut_ptr();
+    // Never undone: a mutex in it may be in use (glibc bug 14485), and other
+    // threads may be reading.
+    std::mem::forget(raw);
+    // SAFETY: a page-aligned mapping of `bytes` bytes that is never undone (M1),
+    // and that only this crate touches, through `Mem` (M2).
+    Ok(unsafe { Mapped::new(base, bytes / 8) })
+}
+
+fn remove_if_there(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(io_error(path, "cannot be removed", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn io_error(path: &Path, what: &str, error: &std::io::Error) -> Error {
+    let hint = match error.kind() {
+        ErrorKind::PermissionDenied => "; choose a LOCATION this user may write",
+        ErrorKind::NotFound => "; make the directory above it or choose another LOCATION",
+        _ => "",
+    };
+    Error::Io(format!("{}: {what}: {error}{hint}", path.display()))
+}
+
+fn effective_uid() -> u32 {
+    // SAFETY: always succeeds.
+    unsafe { libc::geteuid() }
+}
+
+/// What must agree for the words of the file to mean the same.
+fn machine() -> u64 {
+    let big_endian = u64::from(cfg!(target_endian = "big"));
+    let mutex_bytes = size_of::<libc::pthread_mutex_t>() as u64;
+    size_of::<usize>() as u64 | big_endian << 8 | mutex_bytes << 16
+}
+
+fn libc_flavour() -> u64 {
+    match () {
+        () if cfg!(target_env = "gnu") => 1,
+        () if cfg!(target_env = "musl") => 2,
+        () => 3,
+    }
+}
+
+/// 128 bits that change with every boot.
+#[cfg(target_os = "linux")]
+fn boot_id() -> [u64; 2] {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let id = u128::from_str_radix(&digits, 16).unwrap_or(0);
+    [(id >> 64) as u64, id as u64]
+}
+
+#[cfg(not(target_os = "linux"))]
+fn boot_id() -> [u64; 2] {
+    [0, 0]
+}
+
+fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
+}
+
+/// Seed of the hash: secret to this user, so nobody else can make keys collide.
+fn random_word() -> Result<u64, Error> {
+    use std::io::Read;
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| io_error(Path::new("/dev/urandom"), "cannot be read", &error))?;
+    Ok(u64::from_le_bytes(bytes))
+}

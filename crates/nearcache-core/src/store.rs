@@ -1,0 +1,144 @@
+//! The cache of a host: a [`Cache`] in a file, opened again when somebody has
+//! removed the file.
+//!
+//! Every process must use the same file. A file that is deleted (systemd's
+//! RemoveIPC, a careless `rm`) lives on in those who have it mapped while others
+//! make a new one. So about once a second an operation looks whether the name
+//! still leads to the file; if not, it opens what is there now. The old mapping
+//! is never undone: other threads may be reading it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+
+use crate::cache::Cache;
+use crate::clock::now_ms;
+use crate::error::Error;
+use crate::layout::Config;
+use crate::mem::Mapped;
+use crate::region::Region;
+
+const LOOK_EVERY_MS: u64 = 1000;
+
+/// What one opened file is; never freed, since its users hold no count.
+struct Opened {
+    cache: Cache<Mapped>,
+    path: PathBuf,
+    inode: u64,
+    size_bytes: u64,
+    created: bool,
+    notice: Option<String>,
+    _presence: std::fs::File,
+}
+
+/// A cache in a file. All operations are those of [`Cache`], by [`Store::cache`].
+pub struct Store {
+    base: PathBuf,
+    config: Config,
+    opened: AtomicPtr<Opened>,
+    next_look_ms: AtomicU64,
+    opening: Mutex<()>,
+}
+
+impl Store {
+    /// Opens the cache at `base` (a path without suffix), making it if need be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if the file cannot be made, or must not be trusted.
+    pub fn open(base: &Path, config: &Config) -> Result<Self, Error> {
+        let opened = Opened::new(base, config, 1)?;
+        Ok(Self {
+            base: base.to_owned(),
+            config: config.clone(),
+            opened: AtomicPtr::new(Box::into_raw(Box::new(opened))),
+            next_look_ms: AtomicU64::new(now_ms() + LOOK_EVERY_MS),
+            opening: Mutex::new(()),
+        })
+    }
+
+    /// The cache, of the file that has the name now. `now_ms` as for the
+    /// operation that follows.
+    #[inline]
+    pub fn cache(&self, now_ms: u64) -> &Cache<Mapped> {
+        if now_ms >= self.next_look_ms.load(Relaxed) {
+            self.look(now_ms);
+        }
+        &self.current().cache
+    }
+
+    /// Changes when another file was opened: every [`crate::Place`] is void then.
+    pub fn epoch(&self) -> u64 {
+        self.current().cache.epoch.into()
+    }
+
+    /// The data file.
+    pub fn path(&self) -> &Path {
+        &self.current().path
+    }
+
+    /// Whether the file was made by this store, so that the cache was empty.
+    pub fn created(&self) -> bool {
+        self.current().created
+    }
+
+    /// Size of the data file in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.current().size_bytes
+    }
+
+    /// What the user should know about how the file was opened.
+    pub fn notice(&self) -> Option<&str> {
+        self.current().notice.as_deref()
+    }
+
+    /// To be called in a child after fork.
+    pub fn child_after_fork(&self) {
+        self.current().cache.enter_process();
+    }
+
+    #[inline]
+    fn current(&self) -> &Opened {
+        // SAFETY: always a pointer from `Box::into_raw` that is never freed.
+        unsafe { &*self.opened.load(Acquire) }
+    }
+
+    #[cold]
+    fn look(&self, now_ms: u64) {
+        self.next_look_ms.store(now_ms + LOOK_EVERY_MS, Relaxed);
+        let inode = |path| std::fs::metadata(path).map(|m| std::os::unix::fs::MetadataExt::ino(&m));
+        let current = self.current();
+        if inode(&current.path).is_ok_and(|inode| inode == current.inode) {
+            return;
+        }
+        // One thread opens; the others go on with the old file for a moment.
+        let Ok(_guard) = self.opening.try_lock() else {
+            return;
+        };
+        // If it cannot be opened, the old file still works for this process and
+        // the next look tries again.
+        if let Ok(opened) = Opened::new(&self.base, &self.config, current.cache.epoch + 1) {
+            self.opened.store(Box::into_raw(Box::new(opened)), Release);
+        }
+    }
+}
+
+impl Opened {
+    fn new(base: &Path, config: &Config, epoch: u32) -> Result<Self, Error> {
+        let region = Region::open(base, config)?;
+        let size_bytes = region.geometry.total_words as u64 * 8;
+        let mut cache = Cache::new(region.mapped, region.geometry, region.locks, region.seed);
+        cache.epoch = epoch;
+        Ok(Self {
+            cache,
+            path: region.path,
+            inode: region.inode,
+            size_bytes,
+            created: region.created,
+            notice: region.notice,
+            _presence: region.presence,
+        })
+    }
+}

@@ -1,0 +1,500 @@
+//! One shard: what the lock holder does.
+//!
+//! Every function ends in `_locked`: the caller holds the shard's lock, and no
+//! other process writes anything but expiry words of its own, frequency bytes,
+//! hints, and zeros into slots.
+//!
+//! The order of stores makes every prefix a valid state:
+//!
+//! ```text
+//! record words (relaxed)  a crash leaves garbage beyond head: overwritten next time
+//! head (release)          a crash leaves a record no slot points at: dead
+//! slot (release)          the write has happened, in one store
+//! ```
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::layout::{BUCKET_SLOTS, control};
+use crate::mem::Mem;
+use crate::record::{self, TAG_INT};
+use crate::shard::{Buffer, CHAIN, Key, Look, Place, Seen, Shard, ring_of, slot_word};
+use crate::stats::PolicyCounter;
+
+pub(crate) const SMALL: usize = 0;
+pub(crate) const MAIN: usize = 1;
+/// Writes between two looks of the sweeper at a bucket.
+const SWEEP_EVERY: u64 = 8;
+
+/// What `set` did.
+#[derive(Debug, Clone, Copy)]
+pub enum Stored {
+    /// The value is there.
+    Yes(Place),
+    /// Key and value are larger than `max_item`; the old value is gone.
+    TooLarge,
+}
+
+/// What `add` did.
+#[derive(Debug, Clone, Copy)]
+pub enum Added {
+    /// The key was free.
+    Stored(Place),
+    /// The key has a value.
+    Exists,
+    /// Key and value are larger than `max_item`.
+    TooLarge,
+}
+
+/// What `incr` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Incr {
+    /// The new value.
+    Value(i64),
+    /// There is no such key.
+    Missing,
+    /// The value is not a 64-bit integer.
+    NotInteger,
+    /// The sum needs more than 64 bits; nothing was changed.
+    Overflow,
+}
+
+/// A record built outside the lock.
+pub(crate) struct Draft<'a> {
+    pub key: Key<'a>,
+    pub words: &'a mut Vec<u64>,
+    pub body_hash: u64,
+}
+
+impl<M: Mem> Shard<'_, M> {
+    /// The whole "recovery" of a shard: done whenever the lock is taken.
+    pub fn normalise_locked(&self) {
+        for ring in [SMALL, MAIN] {
+            let safe_tail = self.word(control::SAFE_TAIL + ring);
+            // A crash inside `clear` or `clean_page` leaves tail behind (I1).
+            if self.word(control::TAIL + ring) < safe_tail {
+                self.set_word(control::TAIL + ring, safe_tail);
+            }
+            if self.word(control::HEAD + ring) < safe_tail {
+                self.set_word(control::HEAD + ring, safe_tail);
+            }
+        }
+    }
+
+    /// The slot of a key, expired or not. Under the lock a slot can only empty.
+    pub fn find_locked(&self, key: Key, buffer: &mut Buffer, value_too: bool) -> Option<Seen> {
+        const BEFORE_ANY_DEADLINE: u64 = 0;
+        match self.find(key, BEFORE_ANY_DEADLINE, buffer, value_too) {
+            Look::Hit(seen) => Some(seen),
+            _ => None,
+        }
+    }
+
+    /// Stores a draft, whatever is there now.
+    pub fn set_locked(&self, draft: Draft, now_ms: u64, buffer: &mut Buffer) -> Option<Place> {
+        self.make_room_locked(draft.words.len(), now_ms);
+        let existing = self.find_locked(draft.key, buffer, false);
+        self.put_locked(draft, existing, true)
+    }
+
+    /// Stores a draft if the key is free: `Err` if it is not.
+    pub fn add_locked(
+        &self,
+        draft: Draft,
+        now_ms: u64,
+        buffer: &mut Buffer,
+    ) -> Result<Option<Place>, ()> {
+        self.make_room_locked(draft.words.len(), now_ms);
+        let existing = self.find_locked(draft.key, buffer, false);
+        match existing {
+            Some(seen) if !record::is_over(seen.expires_at_ms, now_ms) => Err(()),
+            _ => Ok(self.put_locked(draft, existing, true)),
+        }
+    }
+
+    /// Stores a draft if the key has this version.
+    pub fn cas_locked(
+        &self,
+        draft: Draft,
+        version: u64,
+        now_ms: u64,
+        buffer: &mut Buffer,
+    ) -> Option<Place> {
+        self.make_room_locked(draft.words.len(), now_ms);
+        let seen = self.find_alive_locked(draft.key, now_ms, buffer, false)?;
+        if seen.header.version != version {
+            return None;
+        }
+        self.put_locked(draft, Some(seen), false)
+    }
+
+    /// Stores a draft and leaves the old value in `buffer`.
+    pub fn get_and_set_locked(
+        &self,
+        draft: Draft,
+        now_ms: u64,
+        buffer: &mut Buffer,
+    ) -> (Option<Seen>, Option<Place>) {
+        self.make_room_locked(draft.words.len(), now_ms);
+        let Draft {
+            key,
+            words,
+            body_hash,
+        } = draft;
+        loop {
+            let existing = self.find_locked(key, buffer, true);
+            let again = Draft {
+                key,
+                words: &mut *words,
+                body_hash,
+            };
+            // A delete that came in between must be seen by the next look.
+            match (
+                self.put_locked(again, existing, existing.is_none()),
+                existing,
+            ) {
+                (None, Some(_)) => {}
+                (place, seen) => {
+                    let alive = seen.filter(|s| !record::is_over(s.expires_at_ms, now_ms));
+                    return (alive, place);
+                }
+            }
+        }
+    }
+
+    /// Adds to a counter; keeps its deadline. `words` is scratch.
+    pub fn incr_locked(
+        &self,
+        key: Key,
+        delta: i64,
+        now_ms: u64,
+        buffer: &mut Buffer,
+        words: &mut Vec<u64>,
+    ) -> Incr {
+        self.make_room_locked(record::words_for(key.bytes.len(), 8), now_ms);
+        let Some(seen) = self.find_alive_locked(key, now_ms, buffer, true) else {
+            return Incr::Missing;
+        };
+        let (TAG_INT, Ok(old)) = (seen.header.tag, <[u8; 8]>::try_from(buffer.value())) else {
+            return Incr::NotInteger;
+        };
+        let Some(new) = i64::from_le_bytes(old).checked_add(delta) else {
+            return Incr::Overflow;
+        };
+        let value = new.to_le_bytes();
+        let body_hash = record::build(
+            words,
+            self.seed,
+            key.hash,
+            key.bytes,
+            TAG_INT,
+            &value,
+            seen.expires_at_ms,
+        );
+        match self.put_locked(
+            Draft {
+                key,
+                words,
+                body_hash,
+            },
+            Some(seen),
+            false,
+        ) {
+            Some(_) => Incr::Value(new),
+            None => Incr::Missing,
+        }
+    }
+
+    /// Gives a key another deadline, in place.
+    pub fn touch_locked(
+        &self,
+        key: Key,
+        expires_at_ms: u64,
+        now_ms: u64,
+        buffer: &mut Buffer,
+    ) -> bool {
+        let Some(seen) = self.find_alive_locked(key, now_ms, buffer, false) else {
+            return false;
+        };
+        let Some(at) = self.locate(ring_of(seen.word), self.offset_of(seen.word) + 2) else {
+            return false;
+        };
+        self.mem.store(
+            at,
+            record::pack_expiry(expires_at_ms, key.hash, self.seed),
+            Relaxed,
+        );
+        self.mem.load(seen.slot, Acquire) == seen.word
+    }
+
+    /// Drops everything at once: no record passes the window test any more.
+    pub fn clear_locked(&self) {
+        for ring in [SMALL, MAIN] {
+            let head = self.word(control::HEAD + ring);
+            self.set_word(control::SAFE_TAIL + ring, head);
+            self.mem.fence(Release);
+            self.set_word(control::TAIL + ring, head);
+            self.set_word(control::LIVE + ring, 0);
+        }
+        self.set_word(control::ITEMS, 0);
+    }
+
+    fn find_alive_locked(
+        &self,
+        key: Key,
+        now_ms: u64,
+        buffer: &mut Buffer,
+        value_too: bool,
+    ) -> Option<Seen> {
+        self.find_locked(key, buffer, value_too)
+            .filter(|seen| !record::is_over(seen.expires_at_ms, now_ms))
+    }
+
+    /// Appends a draft and publishes it. With `!revive`, a key that is deleted
+    /// meanwhile stays deleted and the result is `None`. Room has been made.
+    fn put_locked(&self, draft: Draft, existing: Option<Seen>, revive: bool) -> Option<Place> {
+        let key = draft.key;
+        let words = draft.words.len();
+        let ring = match existing {
+            // An overwritten value keeps the standing of its key.
+            Some(seen) => ring_of(seen.word),
+            None => self.ring_for_new_locked(key.hash, words),
+        };
+        let version = self.word(control::VERSION) + 1;
+        self.set_word(control::VERSION, version);
+        record::seal(draft.words, draft.body_hash, version);
+        let Some(offset) = self.append_locked(ring, draft.words) else {
+            self.count(PolicyCounter::NoRoom, 1);
+            if let Some(seen) = existing {
+                self.take(seen.slot, seen.word, seen.header.words);
+            }
+            return None;
+        };
+        let word = slot_word(key.hash, ring, offset);
+        let slot = match existing {
+            Some(seen) => self.replace_locked(&seen, word, revive)?,
+            None => self.publish_locked(key.hash, word),
+        };
+        self.mem.add(self.base + control::LIVE + ring, words as u64);
+        self.mem.add(self.base + control::ITEMS, 1);
+        if version.is_multiple_of(SWEEP_EVERY) {
+            self.sweep_bucket_locked();
+        }
+        Some(self.place(slot, word, key.hash))
+    }
+
+    fn replace_locked(&self, seen: &Seen, word: u64, revive: bool) -> Option<usize> {
+        if self.mem.cas(seen.slot, seen.word, word).is_ok() {
+            self.count_gone(seen.word, seen.header.words);
+            return Some(seen.slot);
+        }
+        // Deleted meanwhile: the slot is 0 and nobody else fills it (I4).
+        if !revive {
+            return None;
+        }
+        self.mem.store(seen.slot, word, Release);
+        Some(seen.slot)
+    }
+
+    fn ring_for_new_locked(&self, hash: u64, words: usize) -> usize {
+        if self.ghost_take_locked(hash) {
+            self.count(PolicyCounter::GhostHits, 1);
+            return MAIN;
+        }
+        if words as u64 > self.small_target() {
+            MAIN
+        } else {
+            SMALL
+        }
+    }
+
+    /// Words the small ring may hold when the shard is full: a tenth.
+    pub fn small_target(&self) -> u64 {
+        self.geo.capacity_words() / 10
+    }
+
+    /// Puts a key's word into a free slot, or over the least used one.
+    fn publish_locked(&self, hash: u64, word: u64) -> usize {
+        for step in 0..CHAIN {
+            let bucket = self.bucket(hash, step);
+            for slot in bucket..bucket + BUCKET_SLOTS {
+                let there = self.mem.load(slot, Relaxed);
+                if there == 0 || !self.live(there) {
+                    self.mem.store_byte(self.frequency_at(slot), 0);
+                    self.mem.store(slot, word, Release);
+                    return slot;
+                }
+            }
+            // Before the item goes further, or a reader would stop here (I4).
+            self.mem.store_byte(Self::overflow_at(bucket), 1);
+        }
+        let slot = self.least_used_slot(hash);
+        self.drop_slot_locked(slot, PolicyCounter::EvictedIndex);
+        self.mem.store_byte(self.frequency_at(slot), 0);
+        self.mem.store(slot, word, Release);
+        slot
+    }
+
+    fn least_used_slot(&self, hash: u64) -> usize {
+        let slots = (0..CHAIN).flat_map(|step| {
+            let bucket = self.bucket(hash, step);
+            bucket..bucket + BUCKET_SLOTS
+        });
+        slots
+            .min_by_key(|slot| self.mem.load_byte(self.frequency_at(*slot)))
+            .expect("a chain has slots")
+    }
+
+    /// Empties a slot and counts why.
+    pub fn drop_slot_locked(&self, slot: usize, why: PolicyCounter) {
+        let word = self.mem.load(slot, Acquire);
+        if word == 0 {
+            return;
+        }
+        let words = if self.live(word) {
+            self.header(ring_of(word), self.offset_of(word))
+                .map_or(0, |header| header.words)
+        } else {
+            0
+        };
+        if words == 0 {
+            let _ = self.mem.cas(slot, word, 0);
+        } else if self.take(slot, word, words) {
+            self.count(why, 1);
+        }
+    }
+
+    /// Looks at one bucket and drops what is over or no longer there, so that
+    /// expired values do not stay until their turn in the ring comes.
+    fn sweep_bucket_locked(&self) {
+        let cursor = self.word(control::SWEEP);
+        self.set_word(control::SWEEP, cursor + 1);
+        let bucket = (cursor % self.geo.buckets as u64) as usize;
+        let at = self.base + self.geo.index + bucket * crate::layout::BUCKET_WORDS;
+        let now_ms = crate::clock::now_ms();
+        for slot in at..at + BUCKET_SLOTS {
+            let word = self.mem.load(slot, Acquire);
+            if word == 0 {
+                continue;
+            }
+            if !self.live(word) {
+                let _ = self.mem.cas(slot, word, 0);
+                continue;
+            }
+            let Some(header) = self.header(ring_of(word), self.offset_of(word)) else {
+                continue;
+            };
+            let expires = record::unpack_expiry(header.expiry, header.hash, self.seed);
+            if expires.is_none_or(|ms| record::is_over(ms, now_ms)) {
+                self.drop_slot_locked(slot, PolicyCounter::Expired);
+            }
+        }
+    }
+
+    /// Appends whole words to a ring; where they begin, or `None` if no page is
+    /// free. Room for a draft has been made before.
+    pub fn append_locked(&self, ring: usize, words: &[u64]) -> Option<u64> {
+        let head = self.word(control::HEAD + ring);
+        let mut done = 0;
+        while done < words.len() {
+            let at = head + done as u64;
+            self.page_for_writing_locked(ring, at >> self.geo.page_shift)?;
+            let left = (self.geo.page_words() - (at & (self.geo.page_words() - 1))) as usize;
+            let run = left.min(words.len() - done);
+            self.mem
+                .copy_in(self.locate(ring, at)?, &words[done..done + run]);
+            done += run;
+        }
+        self.mem.store(
+            self.base + control::HEAD + ring,
+            head + words.len() as u64,
+            Release,
+        );
+        Some(head)
+    }
+
+    /// Makes sure that a page number of a ring has a page behind it (I6).
+    fn page_for_writing_locked(&self, ring: usize, number: u64) -> Option<()> {
+        let entry = self.geo.page_table
+            + ring * self.geo.table_len
+            + (number as usize & (self.geo.table_len - 1));
+        let wanted = (number + 1) << 1 | ring as u64;
+        let page = self.word(entry) as usize;
+        if page < self.geo.pages && self.word(self.geo.descriptors + page) == wanted {
+            return Some(());
+        }
+        let page = self.free_page_locked(ring, number)?;
+        // The descriptor first: a page that is claimed twice is impossible, one
+        // that is claimed in vain is free again when its number leaves the window.
+        self.set_word(self.geo.descriptors + page, wanted);
+        self.set_word(entry, page as u64);
+        Some(())
+    }
+
+    /// Finds a page whose number is outside its ring's window (I6), which is
+    /// taken to reach to `number`: the pages before it, in a record of several
+    /// pages, are claimed already and `head` has yet to move.
+    fn free_page_locked(&self, ring: usize, number: u64) -> Option<usize> {
+        let cursor = self.word(control::PAGE_CURSOR) as usize;
+        let mut windows = [self.window_pages(SMALL), self.window_pages(MAIN)];
+        windows[ring].end = windows[ring].end.max(number + 1);
+        let free = (0..self.geo.pages)
+            .map(|step| (cursor + step) % self.geo.pages)
+            .find(|page| {
+                let descriptor = self.word(self.geo.descriptors + page);
+                let number = (descriptor >> 1).wrapping_sub(1);
+                descriptor == 0 || !windows[(descriptor & 1) as usize].contains(&number)
+            })?;
+        self.set_word(control::PAGE_CURSOR, free as u64 + 1);
+        Some(free)
+    }
+
+    /// Page numbers that hold records of a ring, and the one being written.
+    pub fn window_pages(&self, ring: usize) -> std::ops::Range<u64> {
+        let first = self.word(control::SAFE_TAIL + ring) >> self.geo.page_shift;
+        let head = self.word(control::HEAD + ring);
+        first..(head >> self.geo.page_shift) + 1
+    }
+
+    /// Pages outside both windows.
+    pub fn free_pages(&self) -> u64 {
+        let used: u64 = [SMALL, MAIN]
+            .map(|ring| {
+                let window = self.window_pages(ring);
+                window.end - window.start
+            })
+            .iter()
+            .sum();
+        (self.geo.pages as u64).saturating_sub(used)
+    }
+
+    pub fn place(&self, slot: usize, word: u64, hash: u64) -> Place {
+        Place {
+            slot: slot as u64,
+            word,
+            expiry_at: self.expiry_at(word) as u64,
+            hash,
+            shard: self.number,
+            epoch: 0,
+        }
+    }
+
+    pub fn count(&self, counter: PolicyCounter, by: u64) {
+        let at = control::COUNTERS + counter as usize;
+        self.set_word(at, self.word(at) + by);
+    }
+
+    /// The slot that holds exactly this word, if any does.
+    pub fn slot_of(&self, hash: u64, word: u64) -> Option<usize> {
+        for step in 0..CHAIN {
+            let bucket = self.bucket(hash, step);
+            let mut slots = bucket..bucket + BUCKET_SLOTS;
+            if let Some(slot) = slots.find(|slot| self.mem.load(*slot, Acquire) == word) {
+                return Some(slot);
+            }
+            if self.mem.load_byte(Self::overflow_at(bucket)) == 0 {
+                break;
+            }
+        }
+        None
+    }
+}
