@@ -25,7 +25,7 @@ use crate::gil::GilCell;
 use crate::keys::{Head, KeyBuffer, Text, Version, made_by_python};
 use crate::near::{self, Kept};
 use crate::python::{BASE_CACHE, DEFAULT_KEY_FUNC, DEFAULT_TIMEOUT};
-use crate::shared::{Deadline, Shared, atomically, read};
+use crate::shared::{Deadline, Now, Shared, atomically};
 use crate::store::Store;
 use crate::value::{self, Read, join, split};
 
@@ -155,7 +155,7 @@ impl FusedCache {
         let opened = me.opened(slf)?;
         let mut buffer = KeyBuffer::new();
         let raw_key = me.raw_key(slf, opened, key, version, &mut buffer)?;
-        match opened.get(slf, raw_key, now_ms())? {
+        match opened.get(slf, opened.shared.now(), raw_key)? {
             Some(value) => Ok(value),
             None => Ok(default.unwrap_or_else(|| slf.py().None().into_bound(slf.py()))),
         }
@@ -170,12 +170,12 @@ impl FusedCache {
         let me = slf.get();
         let opened = me.opened(slf)?;
         let found = PyDict::new(slf.py());
-        let now = now_ms();
+        let now = opened.shared.now();
         for key in keys.try_iter()? {
             let key = key?;
             let mut buffer = KeyBuffer::new();
             let raw_key = me.raw_key(slf, opened, &key, version, &mut buffer)?;
-            if let Some(value) = opened.get(slf, raw_key, now)? {
+            if let Some(value) = opened.get(slf, now, raw_key)? {
                 found.set_item(key, value)?;
             }
         }
@@ -221,8 +221,8 @@ impl FusedCache {
     ) -> PyResult<bool> {
         let py = slf.py();
         slf.get().write(slf, key, value, timeout, version, |opened, key, tag, payload, deadline| {
-            let Some(key) = opened.shared.key(key) else { return false };
-            opened.shared.add(py, key, tag, payload, deadline, now_ms())
+            let now = opened.shared.now();
+            now.key(key).is_some_and(|key| now.add(py, key, tag, payload, deadline))
         })
     }
 
@@ -234,9 +234,8 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let py = slf.py();
-        let now = now_ms();
-        let deadline = slf.get().deadline(py, timeout, now)?;
-        let touch = |opened: &Opened, key: Key<'_>| opened.shared.touch(py, key, deadline, now);
+        let deadline = slf.get().deadline(py, timeout)?;
+        let touch = |now: Now<'_>, key: Key<'_>| now.touch(py, key, deadline);
         Ok(slf.get().with_key(slf, key, version, touch)?.unwrap_or(false))
     }
 
@@ -246,7 +245,7 @@ impl FusedCache {
         key: &Object<'py>,
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
-        let delete = |opened: &Opened, key: Key<'_>| opened.shared.core.delete(key, now_ms());
+        let delete = |now: Now<'_>, key: Key<'_>| now.cache.delete(key, now.now_ms);
         Ok(slf.get().with_key(slf, key, version, delete)?.unwrap_or(false))
     }
 
@@ -268,7 +267,7 @@ impl FusedCache {
         key: &Object<'py>,
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
-        let contains = |opened: &Opened, key: Key<'_>| opened.shared.core.contains(key, now_ms());
+        let contains = |now: Now<'_>, key: Key<'_>| now.cache.contains(key, now.now_ms);
         Ok(slf.get().with_key(slf, key, version, contains)?.unwrap_or(false))
     }
 
@@ -407,12 +406,13 @@ impl FusedCache {
         slf: &Bound<'py, Self>,
         key: &Object<'py>,
         version: Option<&Object<'py>>,
-        f: impl FnOnce(&Opened, Key<'_>) -> R,
+        f: impl FnOnce(Now<'_>, Key<'_>) -> R,
     ) -> PyResult<Option<R>> {
         let opened = self.opened(slf)?;
         let mut buffer = KeyBuffer::new();
         let raw_key = self.raw_key(slf, opened, key, version, &mut buffer)?;
-        Ok(opened.shared.key(raw_key).map(|key| f(opened, key)))
+        let now = opened.shared.now();
+        Ok(now.key(raw_key).map(|key| f(now, key)))
     }
 
     /// True if stored; a refusal is counted.
@@ -427,8 +427,8 @@ impl FusedCache {
     ) -> PyResult<bool> {
         let py = slf.py();
         let stored = self.write(slf, key, value, timeout, version, |opened, key, tag, payload, deadline| {
-            let Some(key) = opened.shared.key(key) else { return false };
-            opened.shared.set(py, key, tag, payload, deadline, now_ms())
+            let now = opened.shared.now();
+            now.key(key).is_some_and(|key| now.set(py, key, tag, payload, deadline))
         })?;
         if !stored {
             count(slf, "refused")?;
@@ -451,7 +451,7 @@ impl FusedCache {
         let opened = self.opened(slf)?;
         let mut buffer = KeyBuffer::new();
         let raw_key = self.raw_key(slf, opened, key, version, &mut buffer)?;
-        let deadline = self.deadline(py, timeout, now_ms())?;
+        let deadline = self.deadline(py, timeout)?;
         if opened.bounded {
             let raw_key = PyBytes::new(py, raw_key);
             slf.call_method1(intern!(py, "_make_room"), (raw_key,))?;
@@ -475,8 +475,8 @@ impl FusedCache {
         let py = slf.py();
         let small = delta.cast_exact::<PyInt>().ok().and_then(|delta| delta.extract::<i64>().ok());
         if let Some(small) = small {
-            let incr = |opened: &Opened, key: Key<'_>| {
-                atomically(py, |wait| opened.shared.core.incr(key, small, now_ms(), wait))
+            let incr = |now: Now<'_>, key: Key<'_>| {
+                atomically(py, |wait| now.cache.incr(key, small, now.now_ms, wait))
             };
             match self.with_key(slf, key, version, incr)?.unwrap_or(Ok(Incr::Missing))? {
                 Incr::Value(total) => return crate::python::object(py, total),
@@ -491,19 +491,16 @@ impl FusedCache {
     }
 
     #[inline]
-    fn deadline(&self, py: Python<'_>, timeout: Timeout, now: u64) -> PyResult<Deadline> {
-        match timeout {
-            Timeout::At(deadline) => Ok(deadline),
-            Timeout::AfterMs(ms) => Ok(Deadline(now + ms)),
-            Timeout::Default => {
-                let default = self.get_default_timeout(py);
-                match Timeout::number(default.bind(py))? {
-                    Timeout::AfterMs(ms) => Ok(Deadline(now + ms)),
-                    Timeout::At(deadline) => Ok(deadline),
-                    Timeout::Default => Ok(Deadline::NEVER),
-                }
-            }
-        }
+    fn deadline(&self, py: Python<'_>, timeout: Timeout) -> PyResult<Deadline> {
+        let timeout = match timeout {
+            Timeout::Default => Timeout::number(self.get_default_timeout(py).bind(py))?,
+            given => given,
+        };
+        Ok(match timeout {
+            Timeout::AfterMs(ms) => Deadline(now_ms() + ms),
+            Timeout::Passed => Deadline::PASSED,
+            Timeout::Never | Timeout::Default => Deadline::NEVER,
+        })
     }
 }
 
@@ -513,16 +510,15 @@ impl Opened {
     fn get<'py>(
         &self,
         slf: &Bound<'py, FusedCache>,
+        now: Now<'_>,
         raw_key: &[u8],
-        now: u64,
     ) -> PyResult<Option<Object<'py>>> {
         let py = slf.py();
         let shared = &*self.shared;
-        let Some(key) = shared.key(raw_key) else { return Ok(None) };
-        let epoch = shared.core.epoch();
-        if let Some(kept) = shared.near.with(py, |near| near.find(py, key.hash, raw_key, epoch)) {
+        let Some(key) = now.key(raw_key) else { return Ok(None) };
+        if let Some(kept) = shared.near.with(py, |near| near.find(py, key.hash, raw_key)) {
             let value = kept.value.into_bound(py);
-            if shared.core.still_current(&kept.place, now) {
+            if now.cache.still_current(&kept.place, now.now_ms) {
                 return near::copy_of(value, kept.keep).map(Some);
             }
         }
@@ -533,11 +529,11 @@ impl Opened {
                 Read::Undecodable => return count(slf, "undecodable").map(|()| None),
             };
             if keep != Keep::Nothing {
-                self.keep(key, found, &value, keep, payload.len(), epoch)?;
+                self.keep(key, found, &value, keep, payload.len())?;
             }
             Ok(Some(value))
         };
-        read(py, shared, key, now, decode).unwrap_or(Ok(None))
+        now.read(py, key, decode).unwrap_or(Ok(None))
     }
 
     /// Keeps a value that was read, if the key is read often enough.
@@ -549,12 +545,11 @@ impl Opened {
         value: &Object<'_>,
         keep: Keep,
         payload_bytes: usize,
-        epoch: u64,
     ) -> PyResult<()> {
         // An estimate: objects take about four times the bytes they are encoded in.
         let cost_bytes = payload_bytes * 4 + key.bytes.len() + 200;
         let py = value.py();
-        let near = &self.shared.near;
+        let (near, epoch) = (&self.shared.near, self.shared.core.epoch());
         if !near.with(py, |near| near.wants(key.hash, key.bytes, cost_bytes)) {
             return Ok(());
         }
@@ -612,7 +607,8 @@ fn has_plain_keys(slf: &Bound<'_, FusedCache>) -> PyResult<bool> {
 enum Timeout {
     Default,
     AfterMs(u64),
-    At(Deadline),
+    Passed,
+    Never,
 }
 
 /// Longer ones mean "never", infinity included: three thousand years, in seconds.
@@ -622,20 +618,20 @@ impl Timeout {
     #[inline]
     fn number(timeout: &Object<'_>) -> PyResult<Timeout> {
         if timeout.is_none() {
-            return Ok(Timeout::At(Deadline::NEVER));
+            return Ok(Timeout::Never);
         }
         let seconds = match timeout.cast_exact::<PyInt>() {
             Ok(int) => match int.extract::<i64>() {
                 Ok(seconds) => seconds as f64,
-                Err(_) if int.lt(0)? => return Ok(Timeout::At(Deadline::PASSED)),
-                Err(_) => return Ok(Timeout::At(Deadline::NEVER)),
+                Err(_) if int.lt(0)? => return Ok(Timeout::Passed),
+                Err(_) => return Ok(Timeout::Never),
             },
             Err(_) => real(timeout)?,
         };
         if seconds > ENDLESS_S {
-            Ok(Timeout::At(Deadline::NEVER))
+            Ok(Timeout::Never)
         } else if seconds <= 0.0 {
-            Ok(Timeout::At(Deadline::PASSED))
+            Ok(Timeout::Passed)
         } else {
             // Rounded up: a timeout above 0 lets the value live, if not for long.
             Ok(Timeout::AfterMs((seconds * 1000.0).ceil() as u64))

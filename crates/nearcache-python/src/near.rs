@@ -40,7 +40,7 @@ pub struct Near {
     bytes: usize,
     bytes_max: usize,
     hand: usize,
-    epoch: u64,
+    epoch: u64, // of the file whose places these are
 }
 
 /// What [`Near::find`] found: revalidate `place`, then hand out [`copy_of`] `value`.
@@ -68,8 +68,8 @@ impl Near {
     }
 
     #[inline]
-    pub fn find(&mut self, py: Python<'_>, hash: u64, key: &[u8], epoch: u64) -> Option<Kept> {
-        if self.entries.is_empty() || epoch != self.epoch {
+    pub fn find(&mut self, py: Python<'_>, hash: u64, key: &[u8]) -> Option<Kept> {
+        if self.entries.is_empty() {
             return None;
         }
         let at = self.position(hash, key)?;

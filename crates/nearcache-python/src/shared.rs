@@ -6,8 +6,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use nearcache_core::mem::Mapped;
 use nearcache_core::{
-    Added, Buffer, Busy, Found, Key, Stored, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait,
+    Added, Buffer, Busy, Cache, Found, Key, Stored, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait, now_ms,
 };
 use pyo3::prelude::*;
 
@@ -50,59 +51,84 @@ impl Shared {
         shared
     }
 
-    /// A key the core can hold, with its hash.
+    /// The cache as of now, for one operation: the next may find another file.
     #[inline]
-    pub fn key<'k>(&self, bytes: &'k [u8]) -> Option<Key<'k>> {
-        let fits = !bytes.is_empty() && bytes.len() <= MAX_KEY_BYTES;
-        fits.then(|| self.core.key(bytes))
-    }
-
-    /// True if stored; false if refused, and then the old value is gone.
-    pub fn set(&self, py: Python<'_>, key: Key<'_>, tag: u8, payload: &[u8], deadline: Deadline, now_ms: u64) -> bool {
-        if deadline.is_over(now_ms) {
-            self.core.delete(key, now_ms);
-            return true;
-        }
-        let set = |wait| self.core.set(key, tag, payload, deadline.0, now_ms, wait);
-        match patiently(py, TIMEOUT_SET, set) {
-            Ok(Stored::Yes(_)) => true,
-            Ok(Stored::TooLarge) => false,
-            Err(Busy) => self.refused(key, now_ms),
-        }
-    }
-
-    /// True if the key was absent and the value is stored, or its deadline has passed already.
-    pub fn add(&self, py: Python<'_>, key: Key<'_>, tag: u8, payload: &[u8], deadline: Deadline, now_ms: u64) -> bool {
-        if deadline.is_over(now_ms) {
-            return self.core.expires_at(key, now_ms).is_none();
-        }
-        let add = |wait| self.core.add(key, tag, payload, deadline.0, now_ms, wait);
-        match patiently(py, TIMEOUT_SET, add) {
-            Ok(Added::Stored(_)) => true,
-            Ok(Added::Exists | Added::Refused) => false,
-            Err(Busy) => self.refused(key, now_ms),
-        }
-    }
-
-    pub fn touch(&self, py: Python<'_>, key: Key<'_>, deadline: Deadline, now_ms: u64) -> bool {
-        if deadline.is_over(now_ms) {
-            return self.core.delete(key, now_ms);
-        }
-        let touch = |wait| self.core.touch(key, deadline.0, now_ms, wait);
-        patiently(py, TIMEOUT_SET, touch).unwrap_or_else(|Busy| self.refused(key, now_ms))
-    }
-
-    /// A write that found the shard locked for too long: absent is right, old is not.
-    #[cold]
-    fn refused(&self, key: Key<'_>, now_ms: u64) -> bool {
-        self.core.set_refused(key, now_ms);
-        false
+    pub fn now(&self) -> Now<'_> {
+        let now_ms = now_ms();
+        Now { cache: self.core.cache(now_ms), now_ms }
     }
 
     /// Drops the kept objects, whatever they were.
     pub fn forget(&self, py: Python<'_>) {
         let dropped = self.near.with(py, Near::clear);
         drop(dropped);
+    }
+}
+
+/// One operation's view of the store. Hashes and versions are of this file only.
+#[derive(Clone, Copy)]
+pub struct Now<'a> {
+    pub cache: &'a Cache<Mapped>,
+    pub now_ms: u64,
+}
+
+impl<'a> Now<'a> {
+    /// A key the core can hold, with its hash.
+    #[inline]
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> Option<Key<'k>> {
+        let fits = !bytes.is_empty() && bytes.len() <= MAX_KEY_BYTES;
+        fits.then(|| self.cache.key(bytes))
+    }
+
+    /// True if stored; false if refused, and then the old value is gone.
+    pub fn set(&self, py: Python<'_>, key: Key<'_>, tag: u8, payload: &[u8], deadline: Deadline) -> bool {
+        if deadline.is_over(self.now_ms) {
+            self.cache.delete(key, self.now_ms);
+            return true;
+        }
+        let set = |wait| self.cache.set(key, tag, payload, deadline.0, self.now_ms, wait);
+        match patiently(py, TIMEOUT_SET, set) {
+            Ok(Stored::Yes(_)) => true,
+            Ok(Stored::TooLarge) => false,
+            Err(Busy) => self.refused(key),
+        }
+    }
+
+    /// True if the key was absent and the value is stored, or its deadline has passed already.
+    pub fn add(&self, py: Python<'_>, key: Key<'_>, tag: u8, payload: &[u8], deadline: Deadline) -> bool {
+        if deadline.is_over(self.now_ms) {
+            return self.cache.expires_at(key, self.now_ms).is_none();
+        }
+        let add = |wait| self.cache.add(key, tag, payload, deadline.0, self.now_ms, wait);
+        match patiently(py, TIMEOUT_SET, add) {
+            Ok(Added::Stored(_)) => true,
+            Ok(Added::Exists | Added::TooLarge) => false,
+            Err(Busy) => self.refused(key),
+        }
+    }
+
+    pub fn touch(&self, py: Python<'_>, key: Key<'_>, deadline: Deadline) -> bool {
+        if deadline.is_over(self.now_ms) {
+            return self.cache.delete(key, self.now_ms);
+        }
+        let touch = |wait| self.cache.touch(key, deadline.0, self.now_ms, wait);
+        patiently(py, TIMEOUT_SET, touch).unwrap_or_else(|Busy| self.refused(key))
+    }
+
+    /// A write that found the shard locked for too long: absent is right, old is not.
+    #[cold]
+    fn refused(&self, key: Key<'_>) -> bool {
+        self.cache.set_refused(key, self.now_ms);
+        false
+    }
+
+    /// Reads into a pooled buffer, then gives what was found to `f`.
+    #[inline]
+    pub fn read<R>(&self, py: Python<'_>, key: Key<'_>, f: impl FnOnce(&Found, &[u8]) -> R) -> Option<R> {
+        with_buffer(py, |buffer| {
+            let found = self.cache.get(key, self.now_ms, buffer)?;
+            Some(f(&found, buffer.value()))
+        })
     }
 }
 
@@ -144,15 +170,6 @@ pub fn with_buffer<R>(py: Python<'_>, f: impl FnOnce(&mut Buffer) -> R) -> R {
         }
     });
     result
-}
-
-/// [`nearcache_core::Store::get`] into a pooled buffer, then `f` on what was found.
-#[inline]
-pub fn read<R>(py: Python<'_>, shared: &Shared, key: Key<'_>, now_ms: u64, f: impl FnOnce(&Found, &[u8]) -> R) -> Option<R> {
-    with_buffer(py, |buffer| {
-        let found = shared.core.get(key, now_ms, buffer)?;
-        Some(f(&found, buffer.value()))
-    })
 }
 
 /// In the child: a statistics slot of its own, and no objects that the parent kept.

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use nearcache_core::{Config, Error, Incr, Item, Key, Wait, glob_match, now_ms};
+use nearcache_core::{Busy, Config, Error, Incr, Item, LockTableError, TIMEOUT_ATOMIC, Wait, glob_match};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 
 use crate::near::Near;
-use crate::python::{self, DATA_ERROR, REGION_ERROR, REGION_FULL};
-use crate::shared::{Deadline, Shared, atomically, read, with_buffer};
+use crate::python::{self, DATA_ERROR, ENGINE_BUSY, REGION_ERROR, REGION_FULL};
+use crate::shared::{Deadline, Now, Shared, atomically, with_buffer};
 use crate::value::{join, split};
 
 const ABSENT: i64 = -1;
@@ -60,7 +60,7 @@ impl Store {
 
     #[getter]
     fn max_item_bytes(&self) -> u64 {
-        self.shared.core.max_item_bytes()
+        self.shared.now().cache.max_item_bytes()
     }
 
     #[getter]
@@ -69,13 +69,13 @@ impl Store {
     }
 
     fn get<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let Some(key) = self.shared.key(key) else { return Ok(None) };
-        self.read(py, key, now_ms())
+        self.read(py, self.shared.now(), key)
     }
 
     fn gets<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<(Bound<'py, PyBytes>, u64)>> {
-        let Some(key) = self.shared.key(key) else { return Ok(None) };
-        read(py, &self.shared, key, now_ms(), |found, payload| {
+        let now = self.shared.now();
+        let Some(key) = now.key(key) else { return Ok(None) };
+        now.read(py, key, |found, payload| {
             Ok((join(py, found.tag, payload)?, found.version))
         })
         .transpose()
@@ -86,18 +86,15 @@ impl Store {
         py: Python<'py>,
         keys: Vec<Bound<'py, PyBytes>>,
     ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
-        let now = now_ms();
-        let get = |key: Bound<'py, PyBytes>| match self.shared.key(key.as_bytes()) {
-            Some(key) => self.read(py, key, now),
-            None => Ok(None),
-        };
-        keys.into_iter().map(get).collect()
+        let now = self.shared.now();
+        keys.into_iter().map(|key| self.read(py, now, key.as_bytes())).collect()
     }
 
     fn set(&self, py: Python<'_>, key: &[u8], value: &[u8], expires_at_ms: Option<i64>) -> bool {
-        let Some(key) = self.shared.key(key) else { return false };
+        let now = self.shared.now();
+        let Some(key) = now.key(key) else { return false };
         let (tag, payload) = split(value);
-        self.shared.set(py, key, tag, payload.as_slice(), deadline(expires_at_ms), now_ms())
+        now.set(py, key, tag, payload.as_slice(), deadline(expires_at_ms))
     }
 
     fn set_many<'py>(
@@ -114,9 +111,10 @@ impl Store {
     }
 
     fn add(&self, py: Python<'_>, key: &[u8], value: &[u8], expires_at_ms: Option<i64>) -> bool {
-        let Some(key) = self.shared.key(key) else { return false };
+        let now = self.shared.now();
+        let Some(key) = now.key(key) else { return false };
         let (tag, payload) = split(value);
-        self.shared.add(py, key, tag, payload.as_slice(), deadline(expires_at_ms), now_ms())
+        now.add(py, key, tag, payload.as_slice(), deadline(expires_at_ms))
     }
 
     fn cas(
@@ -127,11 +125,12 @@ impl Store {
         version: u64,
         expires_at_ms: Option<i64>,
     ) -> PyResult<bool> {
-        let Some(key) = self.shared.key(key) else { return Ok(false) };
+        let now = self.shared.now();
+        let Some(key) = now.key(key) else { return Ok(false) };
         let (tag, payload) = split(value);
-        let (deadline, now) = (deadline(expires_at_ms), now_ms());
+        let deadline = deadline(expires_at_ms);
         atomically(py, |wait| {
-            self.shared.core.cas(key, tag, payload.as_slice(), version, deadline.0, now, wait)
+            now.cache.cas(key, tag, payload.as_slice(), version, deadline.0, now.now_ms, wait)
         })
     }
 
@@ -142,25 +141,26 @@ impl Store {
         value: &[u8],
         expires_at_ms: Option<i64>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let Some(key) = self.shared.key(key) else { return Ok(None) };
+        let now = self.shared.now();
+        let Some(key) = now.key(key) else { return Ok(None) };
         let (tag, payload) = split(value);
-        let (deadline, now) = (deadline(expires_at_ms), now_ms());
+        let deadline = deadline(expires_at_ms);
         with_buffer(py, |buffer| {
             let found = atomically(py, |wait: Wait| {
                 let payload = payload.as_slice();
-                self.shared.core.get_and_set(key, tag, payload, deadline.0, now, wait, buffer)
+                now.cache.get_and_set(key, tag, payload, deadline.0, now.now_ms, wait, buffer)
             })?;
             found.map(|found| join(py, found.tag, buffer.value())).transpose()
         })
     }
 
     fn incr(&self, py: Python<'_>, key: &[u8], delta: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
-        let Some(key) = self.shared.key(key) else { return Ok(None) };
+        let now = self.shared.now();
+        let Some(key) = now.key(key) else { return Ok(None) };
         let Ok(delta) = delta.extract::<i64>() else {
             return Err(data_error(py, "the sum does not fit 64 bits"));
         };
-        let now = now_ms();
-        match atomically(py, |wait| self.shared.core.incr(key, delta, now, wait))? {
+        match atomically(py, |wait| now.cache.incr(key, delta, now.now_ms, wait))? {
             Incr::Value(total) => Ok(Some(total)),
             Incr::Missing => Ok(None),
             Incr::NotInteger => Err(data_error(py, "the value is no counter")),
@@ -169,13 +169,14 @@ impl Store {
     }
 
     fn touch(&self, py: Python<'_>, key: &[u8], expires_at_ms: Option<i64>) -> bool {
-        let Some(key) = self.shared.key(key) else { return false };
-        self.shared.touch(py, key, deadline(expires_at_ms), now_ms())
+        let now = self.shared.now();
+        let Some(key) = now.key(key) else { return false };
+        now.touch(py, key, deadline(expires_at_ms))
     }
 
     fn expires_at(&self, key: &[u8]) -> Option<i64> {
-        let found = self.shared.key(key).and_then(|key| self.shared.core.expires_at(key, now_ms()));
-        match found {
+        let now = self.shared.now();
+        match now.key(key).and_then(|key| now.cache.expires_at(key, now.now_ms)) {
             None => Some(ABSENT),
             Some(0) => None,
             Some(at) => Some(at as i64),
@@ -183,11 +184,13 @@ impl Store {
     }
 
     fn contains(&self, key: &[u8]) -> bool {
-        self.shared.key(key).is_some_and(|key| self.shared.core.contains(key, now_ms()))
+        let now = self.shared.now();
+        now.key(key).is_some_and(|key| now.cache.contains(key, now.now_ms))
     }
 
     fn delete(&self, key: &[u8]) -> bool {
-        self.shared.key(key).is_some_and(|key| self.shared.core.delete(key, now_ms()))
+        let now = self.shared.now();
+        now.key(key).is_some_and(|key| now.cache.delete(key, now.now_ms))
     }
 
     fn delete_many(&self, keys: Vec<Bound<'_, PyBytes>>) -> usize {
@@ -204,7 +207,8 @@ impl Store {
         glob: Option<&[u8]>,
     ) -> (u64, Vec<ScanItem<'py>>) {
         let mut items: Vec<ScanItem<'py>> = Vec::new();
-        let next = self.shared.core.scan(cursor, limit, now_ms(), &mut |item: Item<'_>| {
+        let now = self.shared.now();
+        let next = now.cache.scan(cursor, limit, now.now_ms, &mut |item: Item<'_>| {
             if matches(item.key, prefix, glob) {
                 let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
                 items.push((PyBytes::new(py, item.key), item.value_len as u64, expires_at_ms, item.version));
@@ -213,52 +217,66 @@ impl Store {
         (next, items)
     }
 
-    fn clear(&self, py: Python<'_>) {
-        py.detach(|| self.shared.core.clear());
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        let cache = self.shared.now().cache;
+        atomically(py, |wait| cache.clear(wait))?;
         self.shared.forget(py);
+        Ok(())
     }
 
     #[pyo3(signature = (*, prefix=b"".as_slice(), glob=None))]
     fn clear_matching(&self, py: Python<'_>, prefix: &[u8], glob: Option<&[u8]>) -> u64 {
-        py.detach(|| clear_matching(&self.shared.core, prefix, glob))
+        let now = self.shared.now();
+        py.detach(|| clear_matching(now, prefix, glob))
     }
 
-    fn cull(&self, py: Python<'_>, items: u64) -> u64 {
-        py.detach(|| self.shared.core.cull(items))
+    fn cull(&self, py: Python<'_>, items: u64) -> PyResult<u64> {
+        let cache = self.shared.now().cache;
+        atomically(py, |wait| cache.cull(items, wait))
     }
 
     fn __len__(&self) -> usize {
-        self.shared.core.len() as usize
+        self.shared.now().cache.len() as usize
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = PyDict::new(py);
-        for (name, count) in self.shared.core.stats() {
-            stats.set_item(name, count)?;
-        }
-        Ok(stats)
+        let now = self.shared.now();
+        now.cache.stats(now.now_ms).into_py_dict(py)
     }
 
     fn check(&self, py: Python<'_>) -> Vec<String> {
-        py.detach(|| self.shared.core.check())
+        let cache = self.shared.now().cache;
+        py.detach(|| cache.check(Wait::UpTo(TIMEOUT_ATOMIC)))
     }
 
     fn lock_acquire(&self, py: Python<'_>, name: &[u8], ttl_ms: u64) -> PyResult<Option<u64>> {
-        atomically(py, |_| self.shared.core.lock_acquire(name, ttl_ms, now_ms()))
+        let now = self.shared.now();
+        let acquire = |wait| match now.cache.lock_acquire(name, ttl_ms, now.now_ms, wait) {
+            Ok(token) => Ok(Ok(token)),
+            Err(LockTableError::Busy) => Err(Busy),
+            Err(LockTableError::Full) => Ok(Err(())),
+        };
+        atomically(py, acquire)?.map_err(|()| {
+            let text = "all 1,024 named locks are held; release some or give them shorter times";
+            python::error(py, &ENGINE_BUSY, text.to_owned())
+        })
     }
 
-    fn lock_renew(&self, name: &[u8], token: u64, ttl_ms: u64) -> bool {
-        self.shared.core.lock_renew(name, token, ttl_ms, now_ms())
+    fn lock_renew(&self, py: Python<'_>, name: &[u8], token: u64, ttl_ms: u64) -> PyResult<bool> {
+        let now = self.shared.now();
+        atomically(py, |wait| now.cache.lock_renew(name, token, ttl_ms, now.now_ms, wait))
     }
 
-    fn lock_release(&self, name: &[u8], token: u64) -> bool {
-        self.shared.core.lock_release(name, token)
+    fn lock_release(&self, py: Python<'_>, name: &[u8], token: u64) -> PyResult<bool> {
+        let now = self.shared.now();
+        atomically(py, |wait| now.cache.lock_release(name, token, now.now_ms, wait))
     }
 }
 
 impl Store {
-    fn read<'py>(&self, py: Python<'py>, key: Key<'_>, now: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        read(py, &self.shared, key, now, |found, payload| join(py, found.tag, payload)).transpose()
+    fn read<'py>(&self, py: Python<'py>, now: Now<'_>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let Some(key) = now.key(key) else { return Ok(None) };
+        now.read(py, key, |found, payload| join(py, found.tag, payload)).transpose()
     }
 }
 
@@ -274,18 +292,18 @@ fn matches(key: &[u8], prefix: &[u8], glob: Option<&[u8]>) -> bool {
     key.starts_with(prefix) && glob.is_none_or(|glob| glob_match(glob, key))
 }
 
-fn clear_matching(core: &nearcache_core::Store, prefix: &[u8], glob: Option<&[u8]>) -> u64 {
+fn clear_matching(now: Now<'_>, prefix: &[u8], glob: Option<&[u8]>) -> u64 {
     let (mut cursor, mut deleted) = (0, 0);
     loop {
         // Collected first: the scan's items are borrowed from the store.
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        cursor = core.scan(cursor, SCAN_ITEMS, now_ms(), &mut |item: Item<'_>| {
+        cursor = now.cache.scan(cursor, SCAN_ITEMS, now.now_ms, &mut |item: Item<'_>| {
             if matches(item.key, prefix, glob) {
                 keys.push(item.key.to_vec());
             }
         });
         for key in &keys {
-            deleted += u64::from(core.delete(core.key(key), now_ms()));
+            deleted += u64::from(now.cache.delete(now.cache.key(key), now.now_ms));
         }
         if cursor == 0 {
             return deleted;
