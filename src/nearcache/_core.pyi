@@ -1,19 +1,26 @@
 """Types of the native module (crates/nearcache-python)."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-LAYOUT_VERSION: int
+LAYOUT_VERSION: int  # of the data file; in its name
+
+def encode(value: object) -> bytes | None:
+    """The `exact` bytes of a value, without a header byte; see crates/nearcache-python/src/exact.
+
+    None if the value is not for that format, or some of it would not come back as it was:
+    then pickle it.
+    """
+
+def decode(payload: bytes) -> Any:
+    """The value of `exact` bytes, which may come from anywhere. Raises ValueError."""
 
 class Store:
-    """One shared-memory cache file, mapped. Keys and values are bytes.
+    """One shared-memory cache file, mapped: an Engine as ``nearcache.engine`` has it.
 
-    Thread-safe; survives ``fork``. The file is found or made by the constructor.
-    A value is one header byte (see ``nearcache.codec``) and a payload, or raw
-    decimal digits, which :meth:`incr` can add to.
-
-    Times are milliseconds since the Unix epoch; ``None`` means "never expires".
-    Raises ``RegionError`` or ``RegionFull`` if the file cannot be used.
+    Thread-safe; survives ``fork``. The file is found or made by the constructor, which
+    raises RegionError or RegionFull if it cannot be used, and ValueError if the sizes make
+    no sense.
     """
 
     path: str  # the data file
@@ -28,7 +35,10 @@ class Store:
         *,
         size_bytes: int,
         max_item_bytes: int | None = None,
-    ) -> Store: ...
+        near_items: int = 4096,
+        near_bytes: int = 16 << 20,
+    ) -> Store:
+        """`near_*` bound the decoded objects that a FusedCache keeps in this process; 0 items: none."""
     def get(self, key: bytes) -> bytes | None: ...
     def gets(self, key: bytes) -> tuple[bytes, int] | None:
         """The value and its version, for :meth:`cas`."""
@@ -67,3 +77,41 @@ class Store:
         """A fencing token (> 0), or None if held. A dead holder's lock is free at once."""
     def lock_renew(self, name: bytes, token: int, ttl_ms: int) -> bool: ...
     def lock_release(self, name: bytes, token: int) -> bool: ...
+
+class FusedCache:
+    """Django's cache methods on a :class:`Store`, each one native call.
+
+    To be inherited before ``BaseCache``. On first use it reads ``engine`` (a Store) and these:
+
+    * ``native_codec`` (True if absent): write values natively, as serializer "auto" does;
+      False: with ``codec.encode``.
+    * ``bounded`` (False if absent): call ``_make_room(raw_key)`` before each write.
+
+    It also calls ``codec.decode`` for values with a header that is not its own,
+    ``_incr_object(key, delta, version)`` to add to what is no 64-bit counter, and adds to
+    ``counters.undecodable`` and ``counters.refused``.
+    """
+
+    key_prefix: str
+    version: int
+    key_func: Callable[[Any, str, int], str]
+    default_timeout: float | None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> FusedCache: ...
+    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any: ...
+    def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]: ...
+    def set(self, key: Any, value: Any, timeout: Any = ..., version: int | None = None) -> None: ...
+    def set_many(
+        self, data: Mapping[Any, Any], timeout: Any = ..., version: int | None = None
+    ) -> list[Any]:
+        """The keys that were refused."""
+    def add(self, key: Any, value: Any, timeout: Any = ..., version: int | None = None) -> bool: ...
+    def touch(self, key: Any, timeout: Any = ..., version: int | None = None) -> bool: ...
+    def delete(self, key: Any, version: int | None = None) -> bool: ...
+    def delete_many(self, keys: Iterable[Any], version: int | None = None) -> None: ...
+    def has_key(self, key: Any, version: int | None = None) -> bool: ...
+    def __contains__(self, key: Any) -> bool: ...
+    def incr(self, key: Any, delta: Any = 1, version: int | None = None) -> Any: ...
+    def decr(self, key: Any, delta: Any = 1, version: int | None = None) -> Any: ...
+    def _raw_key(self, key: Any, version: int | None = None) -> bytes:
+        """The bytes the store has the key under."""
