@@ -16,7 +16,7 @@ class MemoryCache(EngineCache):
     options_class = SharedMemoryOptions
 
     def open_engine(self) -> Engine:
-        return once(("memory", self.options.location), MemoryEngine)
+        return once(("memory", self.options.location), lambda: MemoryEngine(max_item_bytes=1 << 20))
 
 
 class PlainSharedMemoryCache(EngineCache):
