@@ -32,7 +32,7 @@ ABSENT = -1
 """What :meth:`Engine.expires_at` says about a key that is not there."""
 
 ScanItem = tuple[bytes, int, int | None, int]
-"""Key, size of the value in bytes, deadline, version."""
+"""Key, bytes that the value takes (a counter may take fewer than its digits), deadline, version."""
 
 
 class Engine(Protocol):

@@ -31,7 +31,7 @@ def test_an_empty_engine_scans_to_nothing(engine: Engine) -> None:
 
 
 def test_a_scan_tells_sizes_deadlines_and_versions(engine: Engine) -> None:
-    engine.set(b"k", b"12345", 4_000_000_000_000)
+    engine.set(b"k", b"value", 4_000_000_000_000)
     found = engine.gets(b"k")
     assert found is not None
     assert scanned(engine, 10) == [(b"k", 5, 4_000_000_000_000, found[1])]
