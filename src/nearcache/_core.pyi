@@ -35,10 +35,15 @@ class Store:
         *,
         size_bytes: int,
         max_item_bytes: int | None = None,
+        mean_item_bytes: int | None = None,
         near_items: int = 4096,
         near_bytes: int = 16 << 20,
     ) -> Store:
-        """`near_*` bound the decoded objects that a FusedCache keeps in this process; 0 items: none."""
+        """`mean_item_bytes` (key, value and 32) sizes the index; None for what suits most.
+
+        `near_*` bound the decoded objects that a FusedCache keeps in this
+        process; 0 items: none.
+        """
     def get(self, key: bytes) -> bytes | None: ...
     def gets(self, key: bytes) -> tuple[bytes, int] | None:
         """The value and its version, for :meth:`cas`."""

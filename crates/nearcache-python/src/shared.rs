@@ -4,7 +4,7 @@
 //! deadlines that have passed, buffers, and what to do after a fork.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nearcache_core::mem::Mapped;
 use nearcache_core::{
@@ -33,10 +33,19 @@ impl Deadline {
     /// 1970: over by any clock.
     pub const PASSED: Deadline = Deadline(1);
 
+    /// Asks the exact clock where the core's coarse one, which lags by a tick, cannot tell.
     #[inline]
-    pub fn is_over(self, now_ms: u64) -> bool {
-        self.0 != 0 && self.0 <= now_ms
+    fn is_over(self, coarse_now_ms: u64) -> bool {
+        self.0 != 0 && self.0 <= coarse_now_ms + TICK_MS && self.0 <= exact_now_ms()
     }
+}
+
+/// The coarse clock's longest tick.
+const TICK_MS: u64 = 10;
+
+fn exact_now_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_epoch.map_or(0, |since| since.as_millis() as u64)
 }
 
 static OPENED: GilCell<Vec<Weak<Shared>>> = GilCell::new(Vec::new());

@@ -11,7 +11,7 @@ use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 use crate::near::Near;
 use crate::python::{self, DATA_ERROR, ENGINE_BUSY, REGION_ERROR, REGION_FULL};
 use crate::shared::{Deadline, Now, Shared, atomically, with_buffer};
-use crate::value::{join, split};
+use crate::value::{join, outside_len, split};
 
 const ABSENT: i64 = -1;
 /// How many items one call of the core's scan is asked for, when all are wanted.
@@ -22,21 +22,22 @@ pub struct Store {
     pub shared: Arc<Shared>,
 }
 
-type ScanItem<'py> = (Bound<'py, PyBytes>, u64, Option<u64>, u64);
+type ScanItem<'py> = (Bound<'py, PyBytes>, usize, Option<u64>, u64);
 
 #[pymethods]
 impl Store {
     #[new]
-    #[pyo3(signature = (base_path, *, size_bytes, max_item_bytes=None, near_items=4096, near_bytes=16 << 20))]
+    #[pyo3(signature = (base_path, *, size_bytes, max_item_bytes=None, mean_item_bytes=None, near_items=4096, near_bytes=16 << 20))]
     fn new(
         py: Python<'_>,
         base_path: &str,
         size_bytes: u64,
         max_item_bytes: Option<u64>,
+        mean_item_bytes: Option<u64>,
         near_items: usize,
         near_bytes: usize,
     ) -> PyResult<Store> {
-        let config = Config { size_bytes, max_item_bytes };
+        let config = Config { max_item_bytes, ..Config::of_size(size_bytes) };
         // Making the file may take long: memory is reserved page by page.
         let opened = py.detach(|| nearcache_core::Store::open(Path::new(base_path), &config));
         let core = opened.map_err(|error| region_error(py, &error))?;
@@ -211,7 +212,8 @@ impl Store {
         let next = now.cache.scan(cursor, limit, now.now_ms, &mut |item: Item<'_>| {
             if matches(item.key, prefix, glob) {
                 let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
-                items.push((PyBytes::new(py, item.key), item.value_len as u64, expires_at_ms, item.version));
+                let size = outside_len(item.tag, item.value_len);
+                items.push((PyBytes::new(py, item.key), size, expires_at_ms, item.version));
             }
         });
         (next, items)

@@ -196,6 +196,11 @@ pub fn join<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Bound<'py
     }
 }
 
+/// The length of what [`join`] makes, but for a counter: 8, whatever its digits.
+pub fn outside_len(tag: u8, payload_len: usize) -> usize {
+    payload_len + usize::from((HEADER..RAW).contains(&tag))
+}
+
 /// As Python and Redis write integers: no plus, no spaces, no leading zeros, no `-0`.
 fn is_counter(raw: &[u8]) -> bool {
     let digits = raw.strip_prefix(b"-").unwrap_or(raw);
