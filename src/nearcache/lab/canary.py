@@ -11,7 +11,7 @@ import multiprocessing
 import os
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Self
 
 from nearcache.lab.workloads.payload import Payload
 
@@ -82,7 +82,7 @@ class _ForkedReader:
         except EOFError:
             raise CanaryDied("a second reader's process died") from None
 
-    def __enter__(self) -> _ForkedReader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -103,6 +103,6 @@ def _serve(parents: Connection, pipe: Connection, open_cache: Callable[[], Any])
             os._exit(0)  # no atexit handlers: they belong to the parent
         try:
             answer = cache.get(key)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it travels to whoever asked
             answer = RuntimeError(f"{type(error).__name__}: {error}")
         pipe.send(answer)

@@ -3,7 +3,7 @@
 Strings in ``settings`` may hold these placeholders; the driver fills in private
 addresses and the verdict ordinary ones (``EXAMPLE_PLACES``):
 
-    {dir}               a directory of this candidate
+    {dir}               a directory of this candidate  {shm_path}  a file in it
     {redis_socket}      path of the unix socket        {redis_port}
     {memcached_socket}  path of the unix socket        {memcached_port}
 """
@@ -34,7 +34,8 @@ SHARED_MEMORY = Requirement(
 )
 
 EXAMPLE_PLACES = {
-    "dir": "/var/cache/mysite",
+    "dir": "/dev/shm/mysite",  # noqa: S108 - tmpfs, as it was measured
+    "shm_path": "/dev/shm/mysite/cache",  # noqa: S108
     "redis_socket": "/run/redis/redis-server.sock",
     "redis_port": "6379",
     "memcached_socket": "/run/memcached/memcached.sock",
@@ -78,6 +79,7 @@ def _memcached(
         server="memcached-unix" if kind == "unix" else "memcached-tcp",
         socket=kind,
         note=note,
+        recommendable=backend != PLAIN_BACKEND,
     )
 
 
@@ -100,7 +102,7 @@ SHM = Candidate(
     reach="host",
     settings={
         "BACKEND": "nearcache.backends.SharedMemoryCache",
-        "LOCATION": "{dir}/cache.shm",
+        "LOCATION": "{shm_path}",
     },
     needs=(SHARED_MEMORY,),
 )
@@ -114,7 +116,7 @@ FILES = Candidate(
         "LOCATION": "{dir}",
         "OPTIONS": ROOMY,
     },
-    note="every set lists the whole directory, so it slows down as entries are added",
+    note="compresses with zlib; every set lists the whole directory, so more entries slow it down",
 )
 DATABASE = Candidate(
     name="database-sqlite",

@@ -26,7 +26,7 @@ class Member:
         self.candidate = setup.candidate
         ours, theirs = socket.socketpair()
         # Where it complains if it dies before it can answer.
-        self._complaints = tempfile.TemporaryFile()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "nearcache.lab.worker", str(theirs.fileno())],
@@ -36,7 +36,7 @@ class Member:
                 stderr=self._complaints,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,
-                preexec_fn=child_setup(None),
+                preexec_fn=child_setup(None),  # noqa: PLW1509 - the lab has one thread
             )
         self._pipe = Connection(ours.detach())
         self._pipe.send(setup)

@@ -38,6 +38,7 @@ from nearcache.lab.stopping import Stopped, Stopping
 
 BATCH_BELOW_NS = 10_000  # two timestamps cost about 1 % of this
 BATCH = 10
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - mkdtemp makes a private directory in it
 LEAST_ROUNDS = 2  # of a repetition, whatever the clock says: one round has no spread
 
 
@@ -179,7 +180,7 @@ class Driver:
     def _setup(self, candidate: Candidate, repetition: int) -> Setup:
         directory = self.directory / f"{repetition}-{_digest(candidate.name)}"
         directory.mkdir()
-        places = {**self.servers.places(), "dir": str(directory)}
+        places = {**self.servers.places(), "dir": str(directory), "shm_path": f"{directory}/cache"}
         server = self.servers.running.get(candidate.server) if candidate.server else None
         identity = f"{self.order.seed}:{self.directory.name}:{repetition}:{candidate.name}"
         return Setup(
@@ -219,9 +220,10 @@ class Driver:
             payload=payload,
             operations=operations,
             round_id=round_id,
-            phase_ns=int(self.order.plan.phase_ms * 1e6),
+            phase_ns=int(self.order.plan.phase_ms * 1e6) // (2 if learning else 1),
             batch=known,
-            measure_stored=learning and not self.sample.candidates[candidate.name].stored.get(payload),
+            measure_stored=learning
+            and payload not in self.sample.candidates[candidate.name].stored,
         )
 
     def _learn(self, candidate: Candidate, payload: str, visited: Visited) -> None:
@@ -236,9 +238,7 @@ class Driver:
                 fast = median(phase.samples_ns) < BATCH_BELOW_NS
                 self.batches[key] = BATCH if fast else 1
 
-    def _record(
-        self, name: str, payload: str, visited: Visited, record: tuple[int, int]
-    ) -> None:
+    def _record(self, name: str, payload: str, visited: Visited, record: tuple[int, int]) -> None:
         self.sample.candidates[name].state = "measured"
         for phase in visited.phases:
             if phase.operation in self.order.operations:
@@ -285,6 +285,6 @@ def _digest(text: str) -> str:
 def _tmpfs() -> str | None:
     """Where files cost no disk; None means the usual temporary directory."""
     with suppress(OSError):
-        tempfile.TemporaryFile(dir="/dev/shm").close()
-        return "/dev/shm"
+        tempfile.TemporaryFile(dir=SHARED_MEMORY).close()
+        return SHARED_MEMORY
     return None

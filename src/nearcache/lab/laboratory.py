@@ -6,7 +6,7 @@ This is what the command line calls; tests call it too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -115,6 +115,8 @@ def _entry(candidate: Candidate) -> Entry:
         note=candidate.note,
         twin_of=candidate.twin_of,
         server=candidate.server,
+        needs=[requirement.install for requirement in candidate.needs],
+        recommendable=candidate.recommendable,
         # A user's own settings may hold a password, and the user has them already.
         recommended={} if candidate.settings_module else fill(candidate.settings, EXAMPLE_PLACES),
     )
@@ -136,8 +138,3 @@ def _writer(path: Path) -> Callable[[Sample], None]:
             sample.write(path)
 
     return write
-
-
-def without_passwords(candidate: Candidate) -> Candidate:
-    """A copy that is safe to print."""
-    return replace(candidate, settings={"BACKEND": candidate.settings.get("BACKEND")})

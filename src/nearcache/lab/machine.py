@@ -12,8 +12,16 @@ from statistics import median
 from typing import Any
 
 LIBRARIES = (
-    "nearcache django redis hiredis django-redis pymemcache pylibmc python-memcached diskcache"
-).split()
+    "nearcache",
+    "django",
+    "redis",
+    "hiredis",
+    "django-redis",
+    "pymemcache",
+    "pylibmc",
+    "python-memcached",
+    "diskcache",
+)
 # What must be equal before two samples may be put together.
 IDENTITY = ("cpu_model", "cpus", "kernel", "python", "memory_bytes")
 

@@ -46,6 +46,7 @@ class Candidate:
     parser: ParserKind | None = None  # asserted at run time, not only configured
     hides: Sequence[str] = ()  # modules that must not exist in its worker
     note: str = ""
+    recommendable: bool = True  # False for what exists only for comparison
     twin_of: str | None = None  # set on the A/A twin: same configuration, other name
     settings_module: str | None = None  # for an alias of the user's own project
     alias: str = "default"
@@ -76,6 +77,7 @@ class Experiment:
     mix: Mapping[str, float]  # weight of each operation in the overall score
     plans: Mapping[str, Plan]
     cannot_answer: Sequence[str] = field(default=())
+
 
 # Operations whose cost does not depend on what is stored: measured once per round.
 PAYLOAD_FREE = ("incr", "miss")

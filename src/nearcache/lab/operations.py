@@ -97,7 +97,7 @@ class Visitor:
         phase = self._phase("get_many")
         endless = cycle(self.keys)
         calls = ((list(islice(endless, MANY)),) for _ in cycle((0,)))
-        self._time(phase, self.cache.get_many, calls, self._check_get_many, at_least=5)
+        self._time(phase, self.cache.get_many, calls, self._check_get_many, at_least=3)
 
     def _check_get_many(self, phase: Phase, arguments: tuple[Any, ...], found: Any) -> None:
         for key in arguments[0]:
@@ -130,7 +130,7 @@ class Visitor:
         self.cache.set(key, COUNTER_START, TIMEOUT_S)
         expected = _count(COUNTER_START + 1)
 
-        def check(phase: Phase, arguments: tuple[Any, ...], value: Any) -> None:
+        def check(phase: Phase, _arguments: tuple[Any, ...], value: Any) -> None:
             if value != next(expected):
                 phase.errors += 1
                 raise WrongAnswer(f"incr returned {value!r}, which is not the next number")

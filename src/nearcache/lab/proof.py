@@ -71,7 +71,7 @@ def redis_parser(cache: Any) -> str | None:
 
 
 def _redis_client(cache: Any) -> Any | None:
-    django_redis = getattr(cache, "client", None)
+    django_redis: Any = getattr(cache, "client", None)
     if hasattr(django_redis, "get_client"):
         return django_redis.get_client(write=True)
     if type(cache).__module__ == "django.core.cache.backends.redis":
@@ -81,8 +81,9 @@ def _redis_client(cache: Any) -> Any | None:
 
 def _compare(candidate: Candidate, proof: dict[str, str]) -> None:
     expected_backend = candidate.settings["BACKEND"]
-    if not candidate.settings_module and proof["backend"].rpartition(".")[2] != (
-        expected_backend.rpartition(".")[2]
+    if (
+        not candidate.settings_module
+        and proof["backend"].rpartition(".")[2] != (expected_backend.rpartition(".")[2])
     ):
         raise TreatmentNotApplied(f"the backend is {proof['backend']}, not {expected_backend}")
     if candidate.socket and not proof.get("socket", "").startswith(candidate.socket):
@@ -102,8 +103,7 @@ def _libraries(candidate: Candidate) -> str:
     owners = metadata.packages_distributions()
     for requirement in candidate.needs:
         top = requirement.module.partition(".")[0]
-        for distribution in owners.get(top, [])[:1]:
-            names.append(f"{distribution} {metadata.version(distribution)}")
+        names += [f"{name} {metadata.version(name)}" for name in owners.get(top, [])[:1]]
     if "redis" in sys.modules and candidate.server == "redis":
         names.append(f"redis {metadata.version('redis')}")
     return ", ".join(dict.fromkeys(names))

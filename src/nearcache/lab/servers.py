@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from nearcache.errors import LabError
 from nearcache.lab.model import ServerName
@@ -59,7 +60,7 @@ class Servers:
         self.binaries = dict(binaries or {})  # server -> path, where the user gave one
         self.running: dict[ServerName, Running] = {}
 
-    def __enter__(self) -> Servers:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -152,7 +153,7 @@ class Servers:
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
                 start_new_session=True,  # Ctrl-C is for the lab, which stops its servers itself
-                preexec_fn=child_setup(self.cpu),
+                preexec_fn=child_setup(self.cpu),  # noqa: PLW1509 - the lab has one thread
             )
         try:
             version = _wait_for_version(process, address, question, marker)

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -31,7 +31,7 @@ class Stopping:
         self._pending: int | None = None
         self._previous: dict[int, Any] = {}
 
-    def __enter__(self) -> Stopping:
+    def __enter__(self) -> Self:
         for number in SIGNALS:
             self._previous[number] = signal.signal(number, self._handle)
         self._armed = True

@@ -6,11 +6,11 @@ headers, slab rounding, index. Otherwise the pickled size, and the label says so
 
 from __future__ import annotations
 
-import os
 import pickle
+import sqlite3
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def _total_reader(candidate: Candidate, cache: Any, directory: Path) -> Total | 
         return None  # a user's own server: others write to it, a difference means nothing
     if candidate.family == "files":
         return lambda: _directory_bytes(directory), "size of its files"
-    stats = getattr(cache, "stats", None)
+    stats: Callable[[], Any] | None = getattr(cache, "stats", None)
     if candidate.family == "shared memory" and stats is not None:
         with suppress(Exception):
             if _stats_bytes(stats()) is not None:
@@ -70,12 +70,24 @@ def _stats_bytes(stats: Any) -> int | None:
 
 
 def _directory_bytes(directory: Path) -> int:
+    """Files, and of databases the pages in use: deleted rows leave pages behind."""
     total = 0
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            with suppress(OSError):
-                total += os.stat(os.path.join(folder, name)).st_size
+    for path in directory.rglob("*"):
+        with suppress(OSError, sqlite3.Error):
+            if path.suffix in (".db", ".sqlite3"):
+                total += _pages_in_use_bytes(path)
+            elif path.is_file() and not path.name.endswith(("-wal", "-shm", "-journal")):
+                total += path.stat().st_size
     return total
+
+
+def _pages_in_use_bytes(path: Path) -> int:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        pages, free, size = (
+            database.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+    return int((pages - free) * size)
 
 
 def _memcached_address(location: str) -> str | int:
@@ -91,7 +103,8 @@ def _memcached_bytes(address: str | int) -> int:
 
 def _redis_memory(cache: Any, candidate: Candidate, keys: Sequence[str]) -> float:
     # A client of our own, so that the measured one sees only what is timed.
-    with import_module("redis").Redis.from_url(candidate.settings["LOCATION"]) as client:
+    redis: Any = import_module("redis")
+    with redis.Redis.from_url(candidate.settings["LOCATION"]) as client:
         sizes = [client.memory_usage(str(cache.make_key(key)), samples=0) for key in keys]
     return sum(size or 0 for size in sizes) / len(keys)
 

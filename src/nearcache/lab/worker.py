@@ -55,7 +55,7 @@ class Worker:
             # Beside its server, or waking up the other core would be most of what is timed.
             os.sched_setaffinity(0, {self.setup.cpu})
             return Ready(proof)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - any error is the candidate's
             return Failed(explain(error))
 
     def visit(self, visit: Visit) -> Any:
@@ -64,12 +64,11 @@ class Worker:
 
         try:
             payload = self._payload(visit.payload)
-            directory = Path(self.setup.directory)
-            meter = (
-                Meter(self.candidate, self.cache, directory) if visit.measure_stored else None
-            )
+            meter = None
+            if visit.measure_stored:
+                meter = Meter(self.candidate, self.cache, Path(self.setup.directory))
             return Visitor(self.cache, payload, visit, self.setup.namespace, meter).run()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - any error is the candidate's
             return Failed(explain(error))
         finally:
             gc.collect()
@@ -80,7 +79,8 @@ class Worker:
             try:
                 import_module(requirement.module)
             except ImportError as error:
-                return Missing(f"{requirement.module} does not import: {error}", requirement.install)
+                reason = f"{requirement.module} does not import: {error}"
+                return Missing(reason, requirement.install)
         return None
 
     def _configure_django(self) -> None:

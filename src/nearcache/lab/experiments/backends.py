@@ -27,8 +27,7 @@ BACKENDS = Experiment(
     },
     cannot_answer=(
         "Many clients at once: one process at a time is measured, so nothing queues.",
-        "A server on another host: loopback has no network, which would add its round trip "
-        "to every TCP candidate.",
+        "A server on another host: a network adds its round trip to every TCP candidate.",
         "A cache that is full: everything fits, nothing is evicted.",
     ),
 )

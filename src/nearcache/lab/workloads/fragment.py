@@ -13,9 +13,31 @@ from nearcache.lab.workloads.payload import Payload
 
 SIZE_CHARS = 10_000
 WORDS = (
-    "cache page user order price stock green small light river stone paper cloud "
-    "early north quiet simple useful garden window summer market second letter"
-).split()
+    "cache",
+    "page",
+    "user",
+    "order",
+    "price",
+    "stock",
+    "green",
+    "small",
+    "light",
+    "river",
+    "stone",
+    "paper",
+    "cloud",
+    "early",
+    "north",
+    "quiet",
+    "simple",
+    "useful",
+    "garden",
+    "window",
+    "summer",
+    "market",
+    "second",
+    "letter",
+)
 STAMP = re.compile(r'<article data-key="([^"]+)" data-version="(\d+)" data-seal="([0-9a-f]+)">')
 
 

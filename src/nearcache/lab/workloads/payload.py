@@ -28,7 +28,7 @@ class Payload(ABC):
         self.seed = seed
         self.build(random.Random(f"{seed}:{self.letter}"))
 
-    def build(self, rng: random.Random) -> None:
+    def build(self, rng: random.Random) -> None:  # noqa: B027 - most need nothing
         """Prepare what all values share. Called once."""
 
     @abstractmethod

@@ -42,7 +42,7 @@ class Rows(Payload):
 def _row(rng: random.Random, identity: int) -> dict[str, Any]:
     return {
         "id": identity,
-        "name": "%032x" % rng.getrandbits(128) + "-product" * rng.randint(1, 3),
+        "name": f"{rng.getrandbits(128):032x}" + "-product" * rng.randint(1, 3),
         "price": Decimal(rng.randrange(10**5)) / 100,
         "active": rng.random() < 0.8,
         "created": EPOCH + timedelta(seconds=rng.randrange(10**8)),

@@ -1,0 +1,1 @@
+"""Readers of a sample. They compute and draw; they never measure."""

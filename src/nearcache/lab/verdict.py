@@ -1,0 +1,138 @@
+"""What to use, and why: one sentence and a ``CACHES`` block, made from the data alone.
+
+Speed is compared only among caches that do the same job. A cache that every process
+keeps for itself cannot replace one that they share, however fast it is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from nearcache.lab.analysis import Analysis, Rank
+
+TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
+LOUD_FLOOR = math.log(1.15)
+LOUD_STEAL = 0.01
+BUSY_LOAD = 0.7  # of one CPU, before the run began
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    sentences: list[str]
+    caches_block: str  # empty if nothing can be recommended
+    warnings: list[str] = field(default_factory=list)
+    chosen: str = ""
+
+
+def recommend(analysis: Analysis) -> Recommendation:
+    usable = [rank for rank in analysis.ranking if rank.entry.recommendable]
+    shared = [rank for rank in usable if rank.entry.reach != "process"]
+    remote = [rank for rank in usable if rank.entry.reach == "network"]
+    warnings = _warnings(analysis)
+    if not shared:
+        nothing = "No cache that processes share was measured, so there is nothing to recommend."
+        return Recommendation([nothing, *_private(usable)], "", warnings)
+    winner = shared[0]
+    sentences = [_why(analysis, winner, shared, "all processes of this host share")]
+    if remote and remote[0] is not winner:
+        sentences.append(_why(analysis, remote[0], remote, "several hosts can share"))
+    sentences += _private(usable)
+    return Recommendation(sentences, caches_block(winner), warnings, winner.entry.name)
+
+
+def caches_block(rank: Rank) -> str:
+    entry = rank.entry
+    if not entry.recommended:
+        return f"# Keep the entry {entry.name!r} of your CACHES as it is."
+    remarks = [f"# {line}" for line in dict.fromkeys([*entry.needs, entry.note]) if line]
+    return "\n".join([*remarks, f"CACHES = {_literal({'default': entry.recommended})}"])
+
+
+def _literal(value: Any, indent: str = "") -> str:
+    """A Python literal laid out as a formatter would."""
+    if not isinstance(value, dict):
+        return json.dumps(value) if isinstance(value, str) else repr(value)
+    inner = indent + "    "
+    lines = [f'{inner}"{key}": {_literal(item, inner)},' for key, item in value.items()]
+    return "\n".join(["{", *lines, indent + "}"])
+
+
+def describe_mix(analysis: Analysis) -> str:
+    shares = ", ".join(f"{share:.0%} {name}" for name, share in analysis.mix_shares.items())
+    count = len(analysis.sample.about["payloads"])
+    return f"{shares}; geometric mean over {count} payload{'s' if count > 1 else ''}"
+
+
+def _why(analysis: Analysis, winner: Rank, field: list[Rank], job: str) -> str:
+    tied = analysis.tied_with(winner, field)
+    verb = "is the only one" if len(field) == 1 else "is fastest"
+    text = (
+        f"Of the {len(field)} measured that {job}, {winner.entry.name} {verb}: "
+        f"{us(winner.cost_ns)} µs for an average operation ({describe_mix(analysis)})"
+    )
+    if winner.effect:
+        text += f", {ratio(winner)} the time of {analysis.baseline}"
+    if tied:
+        names = ", ".join(rank.entry.name for rank in tied)
+        those = "these" if len(tied) > 1 else "this"
+        return f"{text}. This run cannot tell {those} from it: {names}."
+    slower = [rank for rank in field if rank is not winner]
+    if slower:
+        text += f"; next is {slower[0].entry.name} with {us(slower[0].cost_ns)} µs"
+    return text + "."
+
+
+def _private(usable: list[Rank]) -> list[str]:
+    return [
+        f"{rank.entry.name} took {us(rank.cost_ns)} µs, but each process has its own: "
+        "a value set in one worker is a miss in the others, and memory multiplies."
+        for rank in usable
+        if rank.entry.reach == "process"
+    ]
+
+
+def _warnings(analysis: Analysis) -> list[str]:
+    about = analysis.sample.about
+    found = []
+    if about["state"] == "interrupted":
+        found.append("The run was interrupted; these are the rounds that were complete.")
+    for kind, floor in analysis.floors.items():
+        if floor > LOUD_FLOOR:
+            found.append(
+                f"Noisy: one and the same {'server' if kind == 'server' else 'in-process'} cache "
+                f"under two names differed by {math.expm1(floor):.0%}. Measure again on a quiet "
+                "machine before you act on small differences."
+            )
+    if not analysis.floors:
+        found.append("No A/A twin was measured, so small differences mean nothing.")
+    if about["steal_share"] > LOUD_STEAL:
+        found.append(f"The hypervisor gave {about['steal_share']:.1%} of the time to other guests.")
+    if about["load_before"] > BUSY_LOAD:
+        found.append(
+            f"The machine was busy before the run began (load {about['load_before']:.1f})."
+        )
+    return found
+
+
+def ratio(rank: Rank) -> str:
+    if rank.effect is None:
+        return "1"
+    if rank.verdict == "same":
+        return "the same as"
+    effect = rank.effect
+    return f"{short(effect.ratio)}{TIMES} ({short(effect.low)}{TO}{short(effect.high)})"
+
+
+def us(nanoseconds: float) -> str:
+    """Microseconds with three significant digits."""
+    return short(nanoseconds / 1000)
+
+
+def short(value: float) -> str:
+    if value >= 10_000:
+        return f"{value:,.0f}"
+    digits = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
+    return f"{value:.{min(digits, 2)}f}"
