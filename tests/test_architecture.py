@@ -40,6 +40,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 def part_of(path: Path) -> str:
     """The top-level part a file belongs to: ``engines`` for engines/shm.py."""
+    if path.name == "__main__.py":  # ``python -m`` is a command line wherever it stands
+        return "__main__"
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearcache.backends import SharedMemoryCache
-from nearcache.docs import pages
+from scripts.generate_docs import pages
 from nearcache.options import option_fields
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ import click
 from nearcache._core import Store
 from nearcache.engine import ScanItem
 from nearcache.engines.shm import SUFFIX, base_path, data_path, default_directory, open_store
-from nearcache.errors import EngineError, OptionError
+from nearcache.errors import EngineError, NearcacheError, OptionError
 from nearcache.keys import decode_key, encode_key
 from nearcache.options import human_bytes, human_duration
 
@@ -146,13 +146,9 @@ def clear(
 def _open(name: str | None, settings: str | None, alias: str | None) -> Store:
     base = _base(name, settings, alias)
     path = data_path(base)
-    try:
-        size_bytes = path.stat().st_size
-    except FileNotFoundError:
-        raise EngineError(f"{path} is not there; `nearcache shm list` shows what is") from None
-    except OSError as error:
-        raise EngineError(f"{path}: {error.strerror}") from error
-    return open_store(base, size_bytes)
+    if not path.exists():
+        raise EngineError(f"{path} is not there; `nearcache shm list` shows what is")
+    return open_store(base)
 
 
 def _base(name: str | None, settings: str | None, alias: str | None) -> str:
@@ -169,6 +165,7 @@ def _base(name: str | None, settings: str | None, alias: str | None) -> str:
 def _location_of(settings: str | None, alias: str) -> str:
     """The location of an alias; anything may go wrong while settings are imported."""
     from django.core.cache import InvalidCacheBackendError, caches
+    from django.core.exceptions import ImproperlyConfigured
 
     if settings:
         os.environ["DJANGO_SETTINGS_MODULE"] = settings
@@ -176,9 +173,12 @@ def _location_of(settings: str | None, alias: str) -> str:
         backend = caches[alias]
     except InvalidCacheBackendError as error:
         raise OptionError("CACHES", alias, str(error)) from error
-    except ImportError as error:
-        module = os.environ["DJANGO_SETTINGS_MODULE"]
-        raise EngineError(f"settings {module!r} cannot be imported: {error}") from error
+    except (ImproperlyConfigured, NearcacheError):
+        raise
+    except Exception as error:
+        # Settings are code: whatever it raises, the user has to mend it there.
+        module = os.environ.get("DJANGO_SETTINGS_MODULE")
+        raise EngineError(f"settings {module!r} do not import: {error!r}") from error
     options = getattr(backend, "options", None)
     location = getattr(options, "location", None)
     if location is None:

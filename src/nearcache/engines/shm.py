@@ -28,6 +28,7 @@ from nearcache.process import once
 logger = logging.getLogger("nearcache.shm")
 
 TMPFS = "/dev/shm"  # noqa: S108: the directory in it is private, and checked
+MIN_SIZE_BYTES = MIB
 DEFAULT_SIZE_BYTES = 256 * MIB
 SUFFIX = f".v{_core.LAYOUT_VERSION}.seg"
 
@@ -99,10 +100,9 @@ def _fitting_size_bytes(base: str) -> int:
     Half of the whole file system, not of what is free now: every process must come to the
     same answer. Containers often have 64 MiB of /dev/shm.
     """
-    try:
-        return data_path(base).stat().st_size
-    except OSError:
-        pass
+    existing = data_path(base)
+    if existing.exists():
+        return max(MIN_SIZE_BYTES, existing.stat().st_size)
     try:
         whole = os.statvfs(Path(base).parent)
     except OSError as error:
