@@ -12,7 +12,7 @@ from nearcache import _core
 from nearcache.adapter import Configured
 from nearcache.engine import Engine
 from nearcache.engines.shm import base_path, open_store
-from nearcache.options import GIB, MIB, CacheOptions, option, sized
+from nearcache.options import GIB, KIB, MIB, CacheOptions, option, sized, whole
 
 __all__ = ["SharedMemoryCache", "SharedMemoryOptions"]
 
@@ -35,7 +35,8 @@ class SharedMemoryOptions(CacheOptions):
     size_bytes: int | None = option(
         "size",
         'Memory for everything, as a number of bytes or like `"256MB"`, from 1 MiB. It is'
-        " reserved when the cache file is made; a file that exists keeps its size.",
+        " reserved when the cache file is made. A change takes effect, and the cache starts"
+        " empty, once no process uses the old file.",
         sized(MIB, 1024 * GIB),
         default=None,
         shown_default='`"256MB"`, or half of the file system if that is less',
@@ -46,6 +47,29 @@ class SharedMemoryOptions(CacheOptions):
         sized(64, GIB),
         default=None,
         shown_default="what `size` allows",
+    )
+    mean_item_bytes: int | None = option(
+        "mean_item",
+        "What an item takes on average (key, value and 32 bytes), to make the index for. Lower"
+        " it for many tiny values: the index takes more of `size` then.",
+        sized(64, 64 * KIB),
+        default=None,
+        shown_default="256 bytes",
+    )
+    near_items: int = option(
+        "near_items",
+        "How many decoded objects each process keeps beside the cache, of those that nobody can"
+        " change. They are checked against the cache at each use, so they are never stale."
+        " 0: none.",
+        whole(0),
+        default=4096,
+    )
+    near_bytes: int = option(
+        "near_size",
+        "About how much memory these objects may take in each process.",
+        sized(0, 64 * GIB),
+        default=16 * MIB,
+        shown_default='`"16MB"`',
     )
 
 
@@ -64,7 +88,14 @@ class SharedMemoryCache(_core.FusedCache, Configured):
 
     def open_engine(self) -> Engine:
         chosen = self.options
-        return open_store(chosen.location, chosen.size_bytes, chosen.max_item_bytes)
+        return open_store(
+            chosen.location,
+            chosen.size_bytes,
+            max_item_bytes=chosen.max_item_bytes,
+            mean_item_bytes=chosen.mean_item_bytes,
+            near_items=chosen.near_items,
+            near_bytes=chosen.near_bytes,
+        )
 
     def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
         return _core.FusedCache.get_many(self, keys, version)

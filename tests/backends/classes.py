@@ -27,4 +27,4 @@ class PlainSharedMemoryCache(EngineCache):
 
     def open_engine(self) -> Engine:
         chosen = self.options
-        return open_store(chosen.location, chosen.size_bytes, chosen.max_item_bytes)
+        return open_store(chosen.location, chosen.size_bytes, max_item_bytes=chosen.max_item_bytes)

@@ -37,4 +37,4 @@ def clock(engine_name: str) -> FakeClock | RealClock:
 def engine(engine_name: str, clock: FakeClock | RealClock, private_path: Path) -> Engine:
     if engine_name == "memory":
         return MemoryEngine(clock, max_item_bytes=100_000)
-    return open_store(str(private_path / "contract"), 4 << 20, 100_000)
+    return open_store(str(private_path / "contract"), 4 << 20, max_item_bytes=100_000)

@@ -13,7 +13,7 @@ import click
 
 from nearcache._core import Store
 from nearcache.engine import ScanItem
-from nearcache.engines.shm import SUFFIX, base_path, data_path, default_directory, open_store
+from nearcache.engines.shm import SUFFIX, base_path, default_directory, open_existing
 from nearcache.errors import EngineError, NearcacheError, OptionError
 from nearcache.keys import decode_key, encode_key
 from nearcache.options import human_bytes, human_duration
@@ -144,11 +144,7 @@ def clear(
 
 
 def _open(name: str | None, settings: str | None, alias: str | None) -> Store:
-    base = _base(name, settings, alias)
-    path = data_path(base)
-    if not path.exists():
-        raise EngineError(f"{path} is not there; `nearcache shm list` shows what is")
-    return open_store(base)
+    return open_existing(_base(name, settings, alias))
 
 
 def _base(name: str | None, settings: str | None, alias: str | None) -> str:

@@ -13,9 +13,11 @@ whoever writes the file runs code in its readers.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
+import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -30,6 +32,7 @@ logger = logging.getLogger("nearcache.shm")
 TMPFS = "/dev/shm"  # noqa: S108: the directory in it is private, and checked
 MIN_SIZE_BYTES = MIB
 DEFAULT_SIZE_BYTES = 256 * MIB
+PRESENCE_BYTE = 1  # of the lock file; see crates/nearcache-core/src/region.rs
 SUFFIX = f".v{_core.LAYOUT_VERSION}.seg"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
@@ -60,23 +63,35 @@ def data_path(base: str) -> Path:
     return Path(base + SUFFIX)
 
 
-def open_store(
-    base: str, size_bytes: int | None = None, max_item_bytes: int | None = None
-) -> _core.Store:
-    """The store at that path, made if it is not there; mapped once per process."""
-    return once(
-        ("shm", base, size_bytes, max_item_bytes), lambda: _open(base, size_bytes, max_item_bytes)
-    )
+def open_store(base: str, size_bytes: int | None = None, **tuning: int | None) -> _core.Store:
+    """The store at that path, made if it is not there; mapped once per process.
+
+    ``tuning`` is what else the constructor of ``Store`` takes; None stands for its default.
+    """
+    given = {name: value for name, value in tuning.items() if value is not None}
+    key = ("shm", base, size_bytes, *sorted(given.items()))
+    return once(key, lambda: _open(base, size_bytes, given))
 
 
-def _open(base: str, size_bytes: int | None, max_item_bytes: int | None) -> _core.Store:
+def open_existing(base: str) -> _core.Store:
+    """A store as it is, with whatever settings it was made; raises RegionError if there is none.
+
+    A store that nobody uses is made anew if it is opened with other settings than it has. So
+    this process is somebody first: it takes the lock that says so, and then opens.
+    """
+    if not data_path(base).exists():
+        raise RegionError(f"{data_path(base)} is not there; `nearcache shm list` shows what is")
+    with open(f"{base}.lock", "ab+") as presence:
+        if sys.platform == "linux":
+            shared = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, PRESENCE_BYTE, 1, 0)
+            fcntl.fcntl(presence, fcntl.F_OFD_SETLK, shared)
+        return _core.Store(base, size_bytes=_fitting_size_bytes(base))
+
+
+def _open(base: str, size_bytes: int | None, tuning: dict[str, int]) -> _core.Store:
     _make_private_directory(Path(base).parent)
-    store = _core.Store(
-        base,
-        size_bytes=size_bytes or _fitting_size_bytes(base),
-        max_item_bytes=max_item_bytes,
-    )
-    if store.notice and size_bytes is not None:
+    store = _core.Store(base, size_bytes=size_bytes or _fitting_size_bytes(base), **tuning)
+    if store.notice:
         logger.warning("%s: %s", store.path, store.notice)
     return store
 
