@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import NoArgsIsHelpError
 from rich.console import Console
 
 from nearcache.errors import LabError
@@ -31,7 +32,21 @@ class Names(click.ParamType[list[str]]):
         return [name.strip() for name in value.split(",") if name.strip()]
 
 
-@click.group()
+class OneLine(click.Group):
+    """Says what is wrong with a command line in one line; click would print a paragraph."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            where = error.ctx.command_path if error.ctx else ctx.command_path
+            text = error.format_message().rstrip(".")
+            raise LabError(f"{text}; see `{where} --help`") from error
+
+
+@click.group(cls=OneLine)
 def lab() -> None:
     """Find out which cache is fastest: measure, compare, read the report."""
 

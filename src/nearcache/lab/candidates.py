@@ -29,13 +29,11 @@ PYMEMCACHE = Requirement(module="pymemcache", install="pip install pymemcache")
 PYLIBMC = Requirement(module="pylibmc", install="pip install pylibmc (needs libmemcached-dev)")
 PYTHON_MEMCACHED = Requirement(module="memcache", install="pip install python-memcached")
 DISKCACHE = Requirement(module="diskcache", install="pip install diskcache")
-SHARED_MEMORY = Requirement(
-    module="nearcache.backends", install="pip install nearcache (with its native module)"
-)
+SHARED_MEMORY = Requirement(module="nearcache.backends", install="pip install nearcache")
 
 EXAMPLE_PLACES = {
     "dir": "/dev/shm/mysite",  # noqa: S108 - tmpfs, as it was measured
-    "shm_path": "/dev/shm/mysite/cache",  # noqa: S108
+    "shm_path": "mysite",
     "redis_socket": "/run/redis/redis-server.sock",
     "redis_port": "6379",
     "memcached_socket": "/run/memcached/memcached.sock",
@@ -202,7 +200,7 @@ def own_alias(settings_module: str, alias: str, settings: Mapping[str, Any]) -> 
         name=alias,
         title=f"{alias} of {settings_module}",
         family="yours",
-        reach="network",
+        reach="process" if settings["BACKEND"].endswith(".LocMemCache") else "network",
         settings=dict(settings),
         settings_module=settings_module,
         alias=alias,

@@ -15,6 +15,7 @@ A wrong answer voids all numbers of its candidate, in every repetition.
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import shutil
 import tempfile
@@ -39,7 +40,6 @@ from nearcache.lab.stopping import Stopped, Stopping
 BATCH_BELOW_NS = 10_000  # two timestamps cost about 1 % of this
 BATCH = 10
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - mkdtemp makes a private directory in it
-LEAST_ROUNDS = 2  # of a repetition, whatever the clock says: one round has no spread
 
 
 class Progress(Protocol):
@@ -114,6 +114,7 @@ class Driver:
         self.batches: dict[tuple[str, str, str], int] = {}
         self.crew: list[Member] = []
         self.started = time.monotonic()
+        self.deadline = math.inf
         with stopping.deferred():
             self.directory = Path(tempfile.mkdtemp(prefix="nearcache-lab-", dir=_tmpfs()))
             self.servers = Servers(self.directory, self.cpu, order.binaries)
@@ -147,6 +148,7 @@ class Driver:
     def _repeat(self, repetition: int) -> None:
         plan = self.order.plan
         share_s = plan.time_limit_s * (repetition + 1) / plan.repetitions
+        self.deadline = math.inf  # one round is measured, whatever the clock says
         try:
             self._assemble(repetition)
             self._visit_all(f"{repetition}:warm", None)
@@ -155,8 +157,8 @@ class Driver:
                 self.progress.round(number + 1, plan.rounds, self._visits_per_round())
                 self._visit_all(f"{repetition}:{number}", (repetition, number))
                 took_s = time.monotonic() - began
-                spent_s = time.monotonic() - self.started
-                if number + 1 >= LEAST_ROUNDS and spent_s + took_s > share_s:
+                self.deadline = self.started + share_s
+                if time.monotonic() + took_s > self.deadline:
                     break
         finally:
             self._dismiss()
@@ -179,7 +181,7 @@ class Driver:
 
     def _setup(self, candidate: Candidate, repetition: int) -> Setup:
         directory = self.directory / f"{repetition}-{_digest(candidate.name)}"
-        directory.mkdir()
+        directory.mkdir(mode=0o700)  # SharedMemoryCache trusts no other
         places = {**self.servers.places(), "dir": str(directory), "shm_path": f"{directory}/cache"}
         server = self.servers.running.get(candidate.server) if candidate.server else None
         identity = f"{self.order.seed}:{self.directory.name}:{repetition}:{candidate.name}"
@@ -201,6 +203,8 @@ class Driver:
         for member, payload in visits:
             if member not in self.crew:
                 continue  # expelled earlier in this round
+            if time.monotonic() > self.deadline:
+                return  # the pairs of this round that are complete count
             self.progress.step(f"{member.candidate.name}, payload {payload}")
             answer = member.ask(self._visit(member.candidate, payload, round_id, record is None))
             if isinstance(answer, Failed):

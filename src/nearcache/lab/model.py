@@ -54,7 +54,10 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How much is measured. A round that would end after ``time_limit_s`` is not begun."""
+    """How much is measured. A round that would end after ``time_limit_s`` is not begun.
+
+    ``rounds`` is therefore an upper bound; on a slow machine there are fewer.
+    """
 
     repetitions: int  # fresh processes for every candidate
     rounds: int  # at most, per repetition

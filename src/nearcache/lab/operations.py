@@ -3,6 +3,7 @@
     set        fill with new keys, then overwrite them with newer versions
     get        one key at a time; every answer is compared with what was stored
     get_many   20 keys a call
+    get_fresh  half of the keys once, after another process has written it anew
     delete     every key once; afterwards none may answer
     miss       keys that were never set
     incr       one counter; every answer must be the next number
@@ -17,15 +18,17 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
-from nearcache.lab.canary import TIMEOUT_S
+from nearcache.lab.companion import TIMEOUT_S, Companion
 from nearcache.lab.messages import Phase, Visit, Visited
 from nearcache.lab.stored import Meter
 from nearcache.lab.workloads.payload import Payload
 
 MANY = 20
+MOST_CALLS = 4000  # of one phase; checking answers takes longer than the fastest calls
 REFUSABLE_BYTES = 900_000  # below this no store has an excuse to refuse a value
 COUNTER_START = 1000  # four digits and up: always the same length in the store
 clock = time.perf_counter_ns
@@ -35,17 +38,26 @@ class WrongAnswer(Exception):
     """The cache returned something that was never stored under this key and version."""
 
 
+@dataclass(frozen=True)
+class Bench:
+    """What a visit works on."""
+
+    cache: Any
+    companion: Companion
+    namespace: str
+    meter: Meter | None  # only when bytes are to be weighed
+
+
 class Visitor:
     """Does one visit to one cache. Versions rise, so that a stale answer shows."""
 
-    def __init__(
-        self, cache: Any, payload: Payload, visit: Visit, namespace: str, meter: Meter | None
-    ) -> None:
-        self.cache = cache
+    def __init__(self, bench: Bench, payload: Payload, visit: Visit) -> None:
+        self.cache = bench.cache
+        self.companion = bench.companion
+        self.meter = bench.meter
         self.payload = payload
         self.visit = visit
-        self.meter = meter
-        self.prefix = f"{namespace}:{visit.round_id}"
+        self.prefix = f"{bench.namespace}:{visit.round_id}"
         self.versions = {f"{self.prefix}:{i:04d}": 0 for i in range(payload.key_count)}
         self.keys = list(self.versions)
         self.result = Visited(phases=[])
@@ -55,7 +67,12 @@ class Visitor:
         if not self._everything_is_stored():
             return self.result
         self._measure_stored()
-        steps = {"get": self._get, "get_many": self._get_many, "miss": self._miss}
+        steps = {
+            "get": self._get,
+            "get_many": self._get_many,
+            "get_fresh": self._get_fresh,
+            "miss": self._miss,
+        }
         for name, step in steps.items():
             if name in self.visit.operations:
                 step()
@@ -97,7 +114,7 @@ class Visitor:
         phase = self._phase("get_many")
         endless = cycle(self.keys)
         calls = ((list(islice(endless, MANY)),) for _ in cycle((0,)))
-        self._time(phase, self.cache.get_many, calls, self._check_get_many, at_least=3)
+        self._time(phase, self.cache.get_many, calls, self._check_get_many, at_least=2)
 
     def _check_get_many(self, phase: Phase, arguments: tuple[Any, ...], found: Any) -> None:
         for key in arguments[0]:
@@ -106,6 +123,15 @@ class Visitor:
                 phase.hits += 1
             else:
                 phase.misses += 1
+
+    def _get_fresh(self) -> None:
+        # What a process has kept for itself is of no use here; a stale copy is caught.
+        fresh = self.keys[: len(self.keys) // 2]
+        for key in fresh:
+            self.versions[key] += 1
+            self.companion.set(key, self.payload.make(key, self.versions[key]))
+        phase = self._phase("get_fresh")
+        self._time(phase, self.cache.get, ((key,) for key in fresh), self._check_get)
 
     def _miss(self) -> None:
         phase = self._phase("miss")
@@ -181,6 +207,9 @@ class Visitor:
             phase.errors += 1
             raise WrongAnswer(f"{phase.operation} of payload {self.payload.letter}: {problem}")
 
+    def _has_time(self, phase: Phase, spent_ns: int) -> bool:
+        return spent_ns < self.visit.phase_ns and phase.calls < MOST_CALLS
+
     def _phase(self, operation: str) -> Phase:
         batch = self.visit.batch.get(operation, 1)
         phase = Phase(operation, batch, samples_ns=array("Q"))
@@ -202,7 +231,7 @@ class Visitor:
         finite = not at_least
         spent = 0
         calls = iter(calls)
-        while finite or spent < self.visit.phase_ns or phase.calls < at_least:
+        while finite or phase.calls < at_least or self._has_time(phase, spent):
             batch = list(islice(calls, phase.batch))
             if not batch:
                 return

@@ -51,7 +51,7 @@ def _total_reader(candidate: Candidate, cache: Any, directory: Path) -> Total | 
     if candidate.settings_module:
         return None  # a user's own server: others write to it, a difference means nothing
     if candidate.family == "files":
-        return lambda: _directory_bytes(directory), "size of its files"
+        return lambda: _directory_bytes(directory), "its files and rows"
     stats: Callable[[], Any] | None = getattr(cache, "stats", None)
     if candidate.family == "shared memory" and stats is not None:
         with suppress(Exception):
@@ -61,33 +61,37 @@ def _total_reader(candidate: Candidate, cache: Any, directory: Path) -> Total | 
 
 
 def _stats_bytes(stats: Any) -> int | None:
-    get = stats.get if isinstance(stats, dict) else lambda name: getattr(stats, name, None)
+    numbers = stats if isinstance(stats, dict) else vars(stats)
     for name in ("live_bytes", "used_bytes", "item_bytes", "bytes"):
-        value = get(name)
-        if isinstance(value, int):
-            return value
+        if isinstance(numbers.get(name), int):
+            return int(numbers[name])
     return None
 
 
 def _directory_bytes(directory: Path) -> int:
-    """Files, and of databases the pages in use: deleted rows leave pages behind."""
+    """Files, and of databases the rows: pages are shared and stay when rows go."""
     total = 0
     for path in directory.rglob("*"):
         with suppress(OSError, sqlite3.Error):
             if path.suffix in (".db", ".sqlite3"):
-                total += _pages_in_use_bytes(path)
+                total += _row_bytes(path)
             elif path.is_file() and not path.name.endswith(("-wal", "-shm", "-journal")):
                 total += path.stat().st_size
     return total
 
 
-def _pages_in_use_bytes(path: Path) -> int:
+def _row_bytes(path: Path) -> int:
+    """All columns of all rows, without what pages and indexes add."""
+    total = 0
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        pages, free, size = (
-            database.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-    return int((pages - free) * size)
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            columns = [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
+            lengths = " + ".join(f'ifnull(length(CAST("{name}" AS BLOB)), 0)' for name in columns)
+            # Names come from the database's own catalogue, and are quoted.
+            query = f'SELECT ifnull(sum({lengths}), 0) FROM "{table}"'  # noqa: S608
+            total += int(database.execute(query).fetchone()[0])
+    return total
 
 
 def _memcached_address(location: str) -> str | int:

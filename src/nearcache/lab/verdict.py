@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearcache.lab.analysis import Analysis, Rank
+from nearcache.lab.sample import summarize
 
 TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 LOUD_FLOOR = math.log(1.15)
 LOUD_STEAL = 0.01
+KEPT_COPY_RATIO = 1.5
 BUSY_LOAD = 0.7  # of one CPU, before the run began
 
 
@@ -37,6 +39,7 @@ def recommend(analysis: Analysis) -> Recommendation:
         return Recommendation([nothing, *_private(usable)], "", warnings)
     winner = shared[0]
     sentences = [_why(analysis, winner, shared, "all processes of this host share")]
+    sentences += _kept_copies(analysis, winner)
     if remote and remote[0] is not winner:
         sentences.append(_why(analysis, remote[0], remote, "several hosts can share"))
     sentences += _private(usable)
@@ -83,6 +86,24 @@ def _why(analysis: Analysis, winner: Rank, field: list[Rank], job: str) -> str:
     if slower:
         text += f"; next is {slower[0].entry.name} with {us(slower[0].cost_ns)} µs"
     return text + "."
+
+
+def _kept_copies(analysis: Analysis, rank: Rank) -> list[str]:
+    """Say so when the first read of a value costs much more than the next ones."""
+    name = rank.entry.name
+    for payload, title in analysis.sample.about["payloads"].items():
+        again = analysis.sample.cells.get((name, "get", payload))
+        fresh = analysis.sample.cells.get((name, "get_fresh", payload))
+        if again and fresh and again.count and fresh.count:
+            first_ns, next_ns = summarize(fresh).median, summarize(again).median
+            if first_ns > KEPT_COPY_RATIO * next_ns:
+                text = (
+                    f"{name} keeps what it has decoded: reading a {title} that another process "
+                    f"has just written takes {us(first_ns)} µs, reading it again "
+                    f"{us(next_ns)} µs."
+                )
+                return [text]
+    return []
 
 
 def _private(usable: list[Rank]) -> list[str]:
@@ -135,4 +156,4 @@ def short(value: float) -> str:
     if value >= 10_000:
         return f"{value:,.0f}"
     digits = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
-    return f"{value:.{min(digits, 2)}f}"
+    return f"{value:.{min(digits, 3)}f}"

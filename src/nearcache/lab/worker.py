@@ -43,6 +43,7 @@ class Worker:
         self.setup = setup
         self.candidate = setup.candidate
         self.cache: Any = None
+        self.companion: Any = None
         self.payloads: dict[str, Any] = {}
 
     def begin(self) -> Ready | Missing | Failed:
@@ -59,7 +60,7 @@ class Worker:
             return Failed(explain(error))
 
     def visit(self, visit: Visit) -> Any:
-        from nearcache.lab.operations import Visitor
+        from nearcache.lab.operations import Bench, Visitor
         from nearcache.lab.stored import Meter
 
         try:
@@ -67,7 +68,8 @@ class Worker:
             meter = None
             if visit.measure_stored:
                 meter = Meter(self.candidate, self.cache, Path(self.setup.directory))
-            return Visitor(self.cache, payload, visit, self.setup.namespace, meter).run()
+            bench = Bench(self.cache, self.companion, self.setup.namespace, meter)
+            return Visitor(bench, payload, visit).run()
         except Exception as error:  # noqa: BLE001 - any error is the candidate's
             return Failed(explain(error))
         finally:
@@ -109,15 +111,17 @@ class Worker:
 
     def _prove(self) -> dict[str, str]:
         from nearcache.lab.canary import prove_work
+        from nearcache.lab.companion import OtherProcess, SameProcess
         from nearcache.lab.proof import open_sockets, prove_treatment
 
+        if self.candidate.reach == "process":
+            self.companion = SameProcess(self._open_cache)
+        else:
+            self.companion = OtherProcess(self._open_cache, self.setup.cpu)
         before = open_sockets()
-        self.cache = prove_work(
-            self._open_cache,
-            self._payload("S"),
-            f"{self.setup.namespace}:canary",
-            shared=self.candidate.reach != "process",
-        )
+        self.cache = self._open_cache()
+        key = f"{self.setup.namespace}:canary"
+        prove_work(self.cache, self.companion, self._payload("S"), key)
         new = [peer for inode, peer in open_sockets().items() if inode not in before]
         return prove_treatment(self.candidate, self.cache, new, self.setup.server_version)
 

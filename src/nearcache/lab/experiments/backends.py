@@ -16,14 +16,14 @@ BACKENDS = Experiment(
     question="Which Django cache backend is fastest on this machine?",
     candidates=CANDIDATES,
     payloads=DEFAULT_PAYLOADS,
-    operations=("get", "set", "get_many", "incr", "delete", "miss"),
+    operations=("get", "get_fresh", "set", "get_many", "incr", "delete", "miss"),
     baseline="locmem",
     twins=("locmem", "redis-hiredis-unix", "pymemcache-unix", "redis-hiredis-tcp"),
     # Reads dominate a cache: the shares of DiskCache's benchmark of Django backends.
     mix={"get": 0.90, "set": 0.09, "delete": 0.01},
     plans={
         "full": Plan(repetitions=5, rounds=8, phase_ms=20, time_limit_s=290, resamples=1000),
-        "quick": Plan(repetitions=2, rounds=4, phase_ms=5, time_limit_s=42, resamples=400),
+        "quick": Plan(repetitions=2, rounds=6, phase_ms=5, time_limit_s=44, resamples=400),
     },
     cannot_answer=(
         "Many clients at once: one process at a time is measured, so nothing queues.",
