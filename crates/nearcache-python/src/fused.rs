@@ -75,7 +75,10 @@ impl FusedCache {
             default_timeout: crate::python::object(py, 300)?.unbind(),
             default_keys: true,
         };
-        Ok(FusedCache { settings: GilCell::new(settings), opened: OnceLock::new() })
+        Ok(FusedCache {
+            settings: GilCell::new(settings),
+            opened: OnceLock::new(),
+        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -92,7 +95,8 @@ impl FusedCache {
 
     #[getter]
     fn get_key_prefix(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings.with(py, |settings| settings.key_prefix.clone_ref(py))
+        self.settings
+            .with(py, |settings| settings.key_prefix.clone_ref(py))
     }
 
     #[setter]
@@ -103,18 +107,23 @@ impl FusedCache {
 
     #[getter]
     fn get_version(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings.with(py, |settings| settings.version.clone_ref(py))
+        self.settings
+            .with(py, |settings| settings.version.clone_ref(py))
     }
 
     #[setter]
     fn set_version(&self, version: Object<'_>) {
-        let head = Head::new(self.get_key_prefix(version.py()).bind(version.py()), &version);
+        let head = Head::new(
+            self.get_key_prefix(version.py()).bind(version.py()),
+            &version,
+        );
         self.assign(version, head, |settings| &mut settings.version);
     }
 
     #[getter]
     fn get_key_func(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings.with(py, |settings| settings.key_func.clone_ref(py))
+        self.settings
+            .with(py, |settings| settings.key_func.clone_ref(py))
     }
 
     #[setter]
@@ -131,7 +140,8 @@ impl FusedCache {
 
     #[getter]
     fn get_default_timeout(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings.with(py, |settings| settings.default_timeout.clone_ref(py))
+        self.settings
+            .with(py, |settings| settings.default_timeout.clone_ref(py))
     }
 
     #[setter]
@@ -190,7 +200,9 @@ impl FusedCache {
         timeout: Timeout,
         version: Option<&Object<'py>>,
     ) -> PyResult<()> {
-        slf.get().store(slf, key, value, timeout, version).map(|_| ())
+        slf.get()
+            .store(slf, key, value, timeout, version)
+            .map(|_| ())
     }
 
     #[pyo3(signature = (data, timeout=Timeout::Default, version=None))]
@@ -220,10 +232,18 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let py = slf.py();
-        slf.get().write(slf, key, value, timeout, version, |opened, key, tag, payload, deadline| {
-            let now = opened.shared.now();
-            now.key(key).is_some_and(|key| now.add(py, key, tag, payload, deadline))
-        })
+        slf.get().write(
+            slf,
+            key,
+            value,
+            timeout,
+            version,
+            |opened, key, tag, payload, deadline| {
+                let now = opened.shared.now();
+                now.key(key)
+                    .is_some_and(|key| now.add(py, key, tag, payload, deadline))
+            },
+        )
     }
 
     #[pyo3(signature = (key, timeout=Timeout::Default, version=None))]
@@ -236,7 +256,10 @@ impl FusedCache {
         let py = slf.py();
         let deadline = slf.get().deadline(py, timeout)?;
         let touch = |now: Now<'_>, key: Key<'_>| now.touch(py, key, deadline);
-        Ok(slf.get().with_key(slf, key, version, touch)?.unwrap_or(false))
+        Ok(slf
+            .get()
+            .with_key(slf, key, version, touch)?
+            .unwrap_or(false))
     }
 
     #[pyo3(signature = (key, version=None))]
@@ -246,7 +269,10 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let delete = |now: Now<'_>, key: Key<'_>| now.cache.delete(key, now.now_ms);
-        Ok(slf.get().with_key(slf, key, version, delete)?.unwrap_or(false))
+        Ok(slf
+            .get()
+            .with_key(slf, key, version, delete)?
+            .unwrap_or(false))
     }
 
     #[pyo3(signature = (keys, version=None))]
@@ -268,15 +294,19 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let contains = |now: Now<'_>, key: Key<'_>| now.cache.contains(key, now.now_ms);
-        Ok(slf.get().with_key(slf, key, version, contains)?.unwrap_or(false))
+        Ok(slf
+            .get()
+            .with_key(slf, key, version, contains)?
+            .unwrap_or(false))
     }
 
     /// Through `has_key`, as in Django: a subclass may override that one.
     fn __contains__<'py>(slf: &Bound<'py, Self>, key: &Object<'py>) -> PyResult<bool> {
-        slf.call_method1(intern!(slf.py(), "has_key"), (key,))?.is_truthy()
+        slf.call_method1(intern!(slf.py(), "has_key"), (key,))?
+            .is_truthy()
     }
 
-    #[pyo3(signature = (key, delta=None, version=None))]
+    #[pyo3(signature = (key, delta=None, version=None), text_signature = "($self, key, delta=1, version=None)")]
     fn incr<'py>(
         slf: &Bound<'py, Self>,
         key: &Object<'py>,
@@ -291,7 +321,7 @@ impl FusedCache {
     }
 
     /// Through `incr`, as in Django.
-    #[pyo3(signature = (key, delta=None, version=None))]
+    #[pyo3(signature = (key, delta=None, version=None), text_signature = "($self, key, delta=1, version=None)")]
     fn decr<'py>(
         slf: &Bound<'py, Self>,
         key: &Object<'py>,
@@ -394,7 +424,9 @@ impl FusedCache {
                 &written
             }
         };
-        let Some(text) = Text::of(text) else { return Ok(false) };
+        let Some(text) = Text::of(text) else {
+            return Ok(false);
+        };
         Ok(self.settings.with(key.py(), |settings| {
             settings.default_keys && settings.head.build(version, &text, buffer)
         }))
@@ -426,10 +458,18 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let py = slf.py();
-        let stored = self.write(slf, key, value, timeout, version, |opened, key, tag, payload, deadline| {
-            let now = opened.shared.now();
-            now.key(key).is_some_and(|key| now.set(py, key, tag, payload, deadline))
-        })?;
+        let stored = self.write(
+            slf,
+            key,
+            value,
+            timeout,
+            version,
+            |opened, key, tag, payload, deadline| {
+                let now = opened.shared.now();
+                now.key(key)
+                    .is_some_and(|key| now.set(py, key, tag, payload, deadline))
+            },
+        )?;
         if !stored {
             count(slf, "refused")?;
         }
@@ -462,7 +502,9 @@ impl FusedCache {
             let (tag, payload) = split(raw.cast::<PyBytes>()?.as_bytes());
             return Ok(f(opened, raw_key, tag, payload.as_slice(), deadline));
         }
-        value::with_written(value, |tag, payload| f(opened, raw_key, tag, payload, deadline))
+        value::with_written(value, |tag, payload| {
+            f(opened, raw_key, tag, payload, deadline)
+        })
     }
 
     fn incr_by<'py>(
@@ -473,12 +515,18 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<Object<'py>> {
         let py = slf.py();
-        let small = delta.cast_exact::<PyInt>().ok().and_then(|delta| delta.extract::<i64>().ok());
+        let small = delta
+            .cast_exact::<PyInt>()
+            .ok()
+            .and_then(|delta| delta.extract::<i64>().ok());
         if let Some(small) = small {
             let incr = |now: Now<'_>, key: Key<'_>| {
                 atomically(py, |wait| now.cache.incr(key, small, now.now_ms, wait))
             };
-            match self.with_key(slf, key, version, incr)?.unwrap_or(Ok(Incr::Missing))? {
+            match self
+                .with_key(slf, key, version, incr)?
+                .unwrap_or(Ok(Incr::Missing))?
+            {
                 Incr::Value(total) => return crate::python::object(py, total),
                 Incr::Missing => {
                     let text = format!("Key '{}' not found", key.str()?.to_string_lossy());
@@ -515,8 +563,13 @@ impl Opened {
     ) -> PyResult<Option<Object<'py>>> {
         let py = slf.py();
         let shared = &*self.shared;
-        let Some(key) = now.key(raw_key) else { return Ok(None) };
-        if let Some(kept) = shared.near.with(py, |near| near.find(py, key.hash, raw_key)) {
+        let Some(key) = now.key(raw_key) else {
+            return Ok(None);
+        };
+        if let Some(kept) = shared
+            .near
+            .with(py, |near| near.find(py, key.hash, raw_key))
+        {
             let value = kept.value.into_bound(py);
             if now.cache.still_current(&kept.place, now.now_ms) {
                 return near::copy_of(value, kept.keep).map(Some);
@@ -554,8 +607,14 @@ impl Opened {
             return Ok(());
         }
         let template = near::copy_of(value.clone(), keep)?.unbind();
-        let kept = Kept { place: found.place, value: template, keep };
-        let dropped = near.with(py, |near| near.put(key.hash, key.bytes, kept, cost_bytes, epoch));
+        let kept = Kept {
+            place: found.place,
+            value: template,
+            keep,
+        };
+        let dropped = near.with(py, |near| {
+            near.put(key.hash, key.bytes, kept, cost_bytes, epoch)
+        });
         drop(dropped);
         Ok(())
     }
@@ -646,7 +705,9 @@ fn real(timeout: &Object<'_>) -> PyResult<f64> {
         Err(_) => timeout.extract().map_err(|_| {
             let kind = timeout.get_type().name().map(|name| name.to_string());
             let kind = kind.unwrap_or_default();
-            PyTypeError::new_err(format!("timeout must be None or a number of seconds, not {kind}"))
+            PyTypeError::new_err(format!(
+                "timeout must be None or a number of seconds, not {kind}"
+            ))
         })?,
     };
     if seconds.is_nan() {

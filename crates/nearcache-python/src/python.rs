@@ -44,7 +44,9 @@ impl Types {
         // SAFETY: attached. The import sets the API pointer, or an error.
         let api = unsafe {
             ffi::PyDateTime_IMPORT();
-            ffi::PyDateTimeAPI().as_ref().ok_or_else(|| PyErr::fetch(py))?
+            ffi::PyDateTimeAPI()
+                .as_ref()
+                .ok_or_else(|| PyErr::fetch(py))?
         };
         // `_decimal`, not `decimal`: str() of the C type runs no Python code, which the
         // encoder counts on. Without it Decimals are pickled.
@@ -81,12 +83,40 @@ impl Types {
 
     pub fn uuid_from<'py>(&self, py: Python<'py>, bytes: [u8; 16]) -> Option<Bound<'py, PyAny>> {
         let arguments = PyDict::new(py);
-        arguments.set_item(intern!(py, "int"), u128::from_be_bytes(bytes)).ok()?;
+        arguments
+            .set_item(intern!(py, "int"), u128::from_be_bytes(bytes))
+            .ok()?;
         self.uuid_type.bind(py).call((), Some(&arguments)).ok()
     }
 
     pub fn decimal_from<'py>(&self, py: Python<'py>, text: &str) -> Option<Bound<'py, PyAny>> {
         self.decimal_type.bind(py).call1((text,)).ok()
+    }
+}
+
+/// Keeps the cyclic garbage collector from running, and with it finalizers, which are code.
+///
+/// Python 3.11 may collect whenever a container is allocated; later versions only between
+/// bytecodes.
+pub struct CollectorOff {
+    was_on: bool,
+}
+
+impl CollectorOff {
+    pub fn new(_py: Python<'_>) -> CollectorOff {
+        // SAFETY: attached.
+        CollectorOff {
+            was_on: unsafe { ffi::PyGC_Disable() } != 0,
+        }
+    }
+}
+
+impl Drop for CollectorOff {
+    fn drop(&mut self) {
+        if self.was_on {
+            // SAFETY: attached: the guard does not outlive the call it was made in.
+            unsafe { ffi::PyGC_Enable() };
+        }
     }
 }
 
@@ -120,7 +150,11 @@ pub struct Attribute {
 
 impl Attribute {
     pub const fn new(module: &'static str, name: &'static str) -> Attribute {
-        Attribute { module, name, cell: PyOnceLock::new() }
+        Attribute {
+            module,
+            name,
+            cell: PyOnceLock::new(),
+        }
     }
 
     #[inline]
@@ -147,12 +181,18 @@ pub static DATA_ERROR: Attribute = Attribute::new("nearcache.errors", "DataError
 
 /// An exception of the class in `attribute`, or whatever kept us from finding the class.
 pub fn error(py: Python<'_>, attribute: &Attribute, message: String) -> PyErr {
-    match attribute.get(py).and_then(|class| Ok(class.cast::<PyType>()?.clone())) {
+    match attribute
+        .get(py)
+        .and_then(|class| Ok(class.cast::<PyType>()?.clone()))
+    {
         Ok(class) => PyErr::from_type(class, message),
         Err(error) => error,
     }
 }
 
-pub fn object<'py, T: IntoPyObjectExt<'py>>(py: Python<'py>, value: T) -> PyResult<Bound<'py, PyAny>> {
+pub fn object<'py, T: IntoPyObjectExt<'py>>(
+    py: Python<'py>,
+    value: T,
+) -> PyResult<Bound<'py, PyAny>> {
     value.into_bound_py_any(py)
 }

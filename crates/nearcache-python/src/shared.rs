@@ -52,7 +52,10 @@ static OPENED: GilCell<Vec<Weak<Shared>>> = GilCell::new(Vec::new());
 
 impl Shared {
     pub fn new(py: Python<'_>, core: nearcache_core::Store, near: Near) -> Arc<Shared> {
-        let shared = Arc::new(Shared { core, near: GilCell::new(near) });
+        let shared = Arc::new(Shared {
+            core,
+            near: GilCell::new(near),
+        });
         OPENED.with(py, |opened| {
             opened.retain(|other| other.strong_count() > 0);
             opened.push(Arc::downgrade(&shared));
@@ -64,7 +67,10 @@ impl Shared {
     #[inline]
     pub fn now(&self) -> Now<'_> {
         let now_ms = now_ms();
-        Now { cache: self.core.cache(now_ms), now_ms }
+        Now {
+            cache: self.core.cache(now_ms),
+            now_ms,
+        }
     }
 
     /// Drops the kept objects, whatever they were.
@@ -90,12 +96,22 @@ impl<'a> Now<'a> {
     }
 
     /// True if stored; false if refused, and then the old value is gone.
-    pub fn set(&self, py: Python<'_>, key: Key<'_>, tag: u8, payload: &[u8], deadline: Deadline) -> bool {
+    pub fn set(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        tag: u8,
+        payload: &[u8],
+        deadline: Deadline,
+    ) -> bool {
         if deadline.is_over(self.now_ms) {
             self.cache.delete(key, self.now_ms);
             return true;
         }
-        let set = |wait| self.cache.set(key, tag, payload, deadline.0, self.now_ms, wait);
+        let set = |wait| {
+            self.cache
+                .set(key, tag, payload, deadline.0, self.now_ms, wait)
+        };
         match patiently(py, TIMEOUT_SET, set) {
             Ok(Stored::Yes(_)) => true,
             Ok(Stored::TooLarge) => false,
@@ -104,11 +120,21 @@ impl<'a> Now<'a> {
     }
 
     /// True if the key was absent and the value is stored, or its deadline has passed already.
-    pub fn add(&self, py: Python<'_>, key: Key<'_>, tag: u8, payload: &[u8], deadline: Deadline) -> bool {
+    pub fn add(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        tag: u8,
+        payload: &[u8],
+        deadline: Deadline,
+    ) -> bool {
         if deadline.is_over(self.now_ms) {
             return self.cache.expires_at(key, self.now_ms).is_none();
         }
-        let add = |wait| self.cache.add(key, tag, payload, deadline.0, self.now_ms, wait);
+        let add = |wait| {
+            self.cache
+                .add(key, tag, payload, deadline.0, self.now_ms, wait)
+        };
         match patiently(py, TIMEOUT_SET, add) {
             Ok(Added::Stored(_)) => true,
             Ok(Added::Exists | Added::TooLarge) => false,
@@ -133,7 +159,12 @@ impl<'a> Now<'a> {
 
     /// Reads into a pooled buffer, then gives what was found to `f`.
     #[inline]
-    pub fn read<R>(&self, py: Python<'_>, key: Key<'_>, f: impl FnOnce(&Found, &[u8]) -> R) -> Option<R> {
+    pub fn read<R>(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        f: impl FnOnce(&Found, &[u8]) -> R,
+    ) -> Option<R> {
         with_buffer(py, |buffer| {
             let found = self.cache.get(key, self.now_ms, buffer)?;
             Some(f(&found, buffer.value()))
@@ -167,24 +198,29 @@ pub fn atomically<T: Send>(
 
 static BUFFERS: GilCell<Vec<Buffer>> = GilCell::new(Vec::new());
 const BUFFERS_MAX: usize = 8;
+const BUFFER_MAX_BYTES: usize = 1 << 20;
 
-/// Reads into a buffer that nobody else uses, decoding and its finalizers included.
+/// Lends a buffer that nobody else uses, the finalizers that decoding may run included.
 #[inline]
 pub fn with_buffer<R>(py: Python<'_>, f: impl FnOnce(&mut Buffer) -> R) -> R {
     let mut buffer = BUFFERS.with(py, Vec::pop).unwrap_or_default();
     let result = f(&mut buffer);
-    BUFFERS.with(py, |buffers| {
-        if buffers.len() < BUFFERS_MAX {
-            buffers.push(buffer);
-        }
-    });
+    if buffer.value().len() <= BUFFER_MAX_BYTES {
+        BUFFERS.with(py, |buffers| {
+            if buffers.len() < BUFFERS_MAX {
+                buffers.push(buffer);
+            }
+        });
+    }
     result
 }
 
 /// In the child: a statistics slot of its own, and no objects that the parent kept.
 #[pyfunction]
 pub fn _after_fork_in_child(py: Python<'_>) {
-    let opened: Vec<_> = OPENED.with(py, |opened| opened.iter().filter_map(Weak::upgrade).collect());
+    let opened: Vec<_> = OPENED.with(py, |opened| {
+        opened.iter().filter_map(Weak::upgrade).collect()
+    });
     for shared in opened {
         shared.core.child_after_fork();
         shared.forget(py);

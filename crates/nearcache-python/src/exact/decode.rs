@@ -242,7 +242,8 @@ impl<'py> Decoder<'_, 'py> {
             let key = self.key(depth)?;
             let value = self.value(depth + 1)?;
             // SAFETY: three live objects; the dict is ours. Unhashable keys fail here.
-            let failed = unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) };
+            let failed =
+                unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) };
             if failed != 0 {
                 return None;
             }
@@ -301,7 +302,9 @@ impl<'py> Decoder<'_, 'py> {
     fn float_run(&mut self, is_list: bool) -> Object<'py> {
         let len = self.reader.varint()?;
         let bytes = self.reader.take(len.checked_mul(8)?)?;
-        let floats = bytes.chunks_exact(8).map(|raw| f64::from_le_bytes(raw.try_into().unwrap()));
+        let floats = bytes
+            .chunks_exact(8)
+            .map(|raw| f64::from_le_bytes(raw.try_into().unwrap()));
         self.sequence(is_list, len, floats, |py, value| {
             // SAFETY: attached.
             unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyFloat_FromDouble(value)) }
@@ -320,17 +323,28 @@ impl<'py> Decoder<'_, 'py> {
             unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyLong_FromLongLong(value)) }
         };
         match width {
-            1 => self.sequence(is_list, len, bytes.iter().map(|&b| i64::from(b as i8)), make),
+            1 => self.sequence(
+                is_list,
+                len,
+                bytes.iter().map(|&b| i64::from(b as i8)),
+                make,
+            ),
             2 => {
-                let ints = bytes.chunks_exact(2).map(|raw| i16::from_le_bytes(raw.try_into().unwrap()).into());
+                let ints = bytes
+                    .chunks_exact(2)
+                    .map(|raw| i16::from_le_bytes(raw.try_into().unwrap()).into());
                 self.sequence(is_list, len, ints, make)
             }
             4 => {
-                let ints = bytes.chunks_exact(4).map(|raw| i32::from_le_bytes(raw.try_into().unwrap()).into());
+                let ints = bytes
+                    .chunks_exact(4)
+                    .map(|raw| i32::from_le_bytes(raw.try_into().unwrap()).into());
                 self.sequence(is_list, len, ints, make)
             }
             _ => {
-                let ints = bytes.chunks_exact(8).map(|raw| i64::from_le_bytes(raw.try_into().unwrap()));
+                let ints = bytes
+                    .chunks_exact(8)
+                    .map(|raw| i64::from_le_bytes(raw.try_into().unwrap()));
                 self.sequence(is_list, len, ints, make)
             }
         }
@@ -372,7 +386,16 @@ impl<'py> Decoder<'_, 'py> {
         self.owned(unsafe {
             let api = &*ffi::PyDateTimeAPI();
             (api.DateTime_FromDateAndTimeAndFold)(
-                year, month, day, hour, minute, second, microsecond, tzinfo, fold, api.DateTimeType,
+                year,
+                month,
+                day,
+                hour,
+                minute,
+                second,
+                microsecond,
+                tzinfo,
+                fold,
+                api.DateTimeType,
             )
         })
     }
@@ -392,7 +415,15 @@ impl<'py> Decoder<'_, 'py> {
         // SAFETY: attached; the C constructor checks every range.
         self.owned(unsafe {
             let api = &*ffi::PyDateTimeAPI();
-            (api.Time_FromTimeAndFold)(hour, minute, second, microsecond, tzinfo, fold, api.TimeType)
+            (api.Time_FromTimeAndFold)(
+                hour,
+                minute,
+                second,
+                microsecond,
+                tzinfo,
+                fold,
+                api.TimeType,
+            )
         })
     }
 
@@ -425,9 +456,10 @@ impl<'py> Decoder<'_, 'py> {
         if flags & !(FOLD | UTC) != 0 {
             return None;
         }
-        let utc = flags & UTC != 0;
-        // SAFETY: None lives for ever.
-        let tzinfo = if utc { self.types.utc } else { unsafe { ffi::Py_None() } };
+        let tzinfo = match flags & UTC {
+            0 => none(),
+            _ => self.types.utc,
+        };
         Some(((flags & FOLD).into(), tzinfo))
     }
 
@@ -469,4 +501,9 @@ impl<'py> Decoder<'_, 'py> {
         self.budget = self.budget.checked_sub(items)?;
         Some(())
     }
+}
+
+fn none() -> *mut ffi::PyObject {
+    // SAFETY: attached, as everything here; None lives for ever.
+    unsafe { ffi::Py_None() }
 }

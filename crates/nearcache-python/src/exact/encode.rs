@@ -1,60 +1,47 @@
 //! Python values to `exact` bytes; see the format in the parent module.
 //!
-//! Pickle writes an object that is reachable twice once, and loads it as one object.
-//! `exact` writes trees, so it declines where the difference could be seen (a shared
-//! mutable container) or would blow up the bytes (a shared big object, nested sharing).
-//! An object held by one reference is held by the container being walked and cannot be
-//! shared: only the others cost an entry in `seen`.
+//! Where an object is reachable twice, see `sharing.rs`.
 
-use std::collections::HashSet;
 use std::ffi::c_int;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::sharing::Sharing;
 use super::*;
-use crate::python::{Types, types};
+use crate::python::{CollectorOff, Types, types};
 
 /// The value, or something inside it, is not for `exact`: pickle it.
 #[derive(Debug)]
 pub struct Declined;
 
-/// Smaller objects may be written again at each place they are shared.
-const SHARED_MAX_BYTES: usize = 64;
 const RUN_MIN: usize = 4;
-/// Below this a linear scan beats hashing.
-const SEEN_LINEAR: usize = 24;
 
-type Encoded = Result<(), Declined>;
+pub(super) type Encoded = Result<(), Declined>;
 
 /// Appends the value to `out`; on `Declined`, what was appended is garbage.
 ///
-/// Runs no Python code: the walk cannot see a container change under it.
+/// Runs no Python code, not even a finalizer: no container changes during the walk.
 pub fn encode(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Encoded {
     let py = value.py();
     let mut encoder = Encoder {
         py,
         out,
         types: types(py),
-        seen: Vec::new(),
-        seen_many: HashSet::new(),
+        sharing: Sharing::new(value.as_ptr()),
     };
-    // The root is a container of its own: what refers back to it makes a cycle.
-    if is_container(value.as_ptr()) {
-        encoder.seen.push(value.as_ptr() as usize);
-    }
     // SAFETY: the caller keeps `value` alive, and it keeps alive what it contains (E1).
     unsafe { encoder.value(value.as_ptr(), 0) }
 }
 
 /// - **E1** every `*mut PyObject` below is borrowed from a live container that nobody can
-///   change meanwhile, because the GIL is held and no Python code runs.
-struct Encoder<'a, 'py> {
-    py: Python<'py>,
-    out: &'a mut Vec<u8>,
-    types: &'a Types,
-    seen: Vec<usize>,
-    seen_many: HashSet<usize>,
+///   change meanwhile, because the GIL is held and no Python code runs. What allocates
+///   objects while the walk goes on does so under [`CollectorOff`].
+pub(super) struct Encoder<'a, 'py> {
+    pub(super) py: Python<'py>,
+    pub(super) out: &'a mut Vec<u8>,
+    pub(super) types: &'a Types,
+    pub(super) sharing: Sharing,
 }
 
 impl Encoder<'_, '_> {
@@ -73,7 +60,8 @@ impl Encoder<'_, '_> {
             }
             if kind == &raw mut ffi::PyFloat_Type {
                 self.out.push(FLOAT);
-                self.out.extend_from_slice(&ffi::PyFloat_AS_DOUBLE(object).to_le_bytes());
+                self.out
+                    .extend_from_slice(&ffi::PyFloat_AS_DOUBLE(object).to_le_bytes());
                 return Ok(());
             }
             if object == ffi::Py_None() {
@@ -81,7 +69,11 @@ impl Encoder<'_, '_> {
                 return Ok(());
             }
             if kind == &raw mut ffi::PyBool_Type {
-                self.out.push(if object == ffi::Py_True() { TRUE } else { FALSE });
+                self.out.push(if object == ffi::Py_True() {
+                    TRUE
+                } else {
+                    FALSE
+                });
                 return Ok(());
             }
             if depth > MAX_DEPTH {
@@ -109,11 +101,12 @@ impl Encoder<'_, '_> {
         kind: *mut ffi::PyTypeObject,
         depth: u32,
     ) -> Encoded {
+        let _guard = CollectorOff::new(self.py);
         // SAFETY: E1; the exact type is checked before each use.
         unsafe {
             if kind == &raw mut ffi::PyBytes_Type {
                 let len = ffi::Py_SIZE(object) as usize;
-                self.once(object, len)?;
+                self.sharing.once(object, len)?;
                 let data = ffi::PyBytes_AS_STRING(object).cast::<u8>();
                 self.counted(BYTES_N, std::slice::from_raw_parts(data, len));
                 return Ok(());
@@ -163,7 +156,7 @@ impl Encoder<'_, '_> {
                 self.out.extend_from_slice(bytes);
                 return Ok(());
             }
-            self.once(object, len)?;
+            self.sharing.once(object, len)?;
             self.counted(ASCII_N, bytes);
             Ok(())
         }
@@ -183,7 +176,7 @@ impl Encoder<'_, '_> {
             }
             let utf8 = Bound::from_owned_ptr(self.py, utf8);
             let len = ffi::Py_SIZE(utf8.as_ptr()) as usize;
-            self.once(object, len)?;
+            self.sharing.once(object, len)?;
             let data = ffi::PyBytes_AS_STRING(utf8.as_ptr()).cast::<u8>();
             self.counted(UTF8_N, std::slice::from_raw_parts(data, len));
             Ok(())
@@ -215,19 +208,10 @@ impl Encoder<'_, '_> {
         Ok(())
     }
 
-    fn big_int(&mut self, object: *mut ffi::PyObject) -> Encoded {
-        // SAFETY: E1: `object` is alive.
-        let int = unsafe { Bound::from_borrowed_ptr(self.py, object) };
-        let bytes = crate::python::int_to_bytes(&int).map_err(|_| Declined)?;
-        self.once(object, bytes.len())?;
-        self.counted(INT_BIG, &bytes);
-        Ok(())
-    }
-
     /// # Safety
     /// E1, and the object is an exact dict.
     unsafe fn dict(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
-        self.mutable_once(object, depth)?;
+        self.sharing.mutable_once(object, depth)?;
         // SAFETY: E1; an exact dict, which `PyDict_Next` walks without running code.
         unsafe {
             let len = ffi::PyDict_Size(object) as usize;
@@ -246,7 +230,7 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// E1, and the object is an exact list.
     unsafe fn list(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
-        self.mutable_once(object, depth)?;
+        self.sharing.mutable_once(object, depth)?;
         // SAFETY: E1; an exact list, whose items do not move while no code runs.
         let items = unsafe { list_items(object) };
         if self.run(items, FLOAT_LIST, INT_LIST) {
@@ -265,7 +249,7 @@ impl Encoder<'_, '_> {
     unsafe fn tuple(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
         // SAFETY: E1; an exact tuple.
         let items = unsafe { tuple_items(object) };
-        self.immutable_once(object, items, depth)?;
+        self.sharing.immutable_once(object, items, depth)?;
         if self.run(items, FLOAT_TUPLE, INT_TUPLE) {
             return Ok(());
         }
@@ -281,7 +265,7 @@ impl Encoder<'_, '_> {
     /// E1, and the object is an exact set or frozenset.
     unsafe fn set(&mut self, tag: u8, object: *mut ffi::PyObject, depth: u32) -> Encoded {
         // A frozenset is seldom shared: treat both alike.
-        self.mutable_once(object, depth)?;
+        self.sharing.mutable_once(object, depth)?;
         // SAFETY: E1; the iterator of an exact set runs no code, and the set keeps each
         // item alive after our reference to it is dropped.
         unsafe {
@@ -329,7 +313,8 @@ impl Encoder<'_, '_> {
                     self.out.truncate(start);
                     return false;
                 }
-                self.out.extend_from_slice(&ffi::PyFloat_AS_DOUBLE(item).to_le_bytes());
+                self.out
+                    .extend_from_slice(&ffi::PyFloat_AS_DOUBLE(item).to_le_bytes());
             }
         }
         true
@@ -350,7 +335,9 @@ impl Encoder<'_, '_> {
                 return false;
             }
         }
-        let (low, high) = values.iter().fold((0, 0), |(low, high), &v| (v.min(low), v.max(high)));
+        let (low, high) = values
+            .iter()
+            .fold((0, 0), |(low, high), &v| (v.min(low), v.max(high)));
         let fits = |min: i64, max: i64| low >= min && high <= max;
         let width: u8 = if fits(i8::MIN.into(), i8::MAX.into()) {
             1
@@ -365,113 +352,10 @@ impl Encoder<'_, '_> {
         varint(self.out, values.len());
         self.out.push(width);
         for value in values {
-            self.out.extend_from_slice(&value.to_le_bytes()[..width as usize]);
+            self.out
+                .extend_from_slice(&value.to_le_bytes()[..width as usize]);
         }
         true
-    }
-
-    fn datetime(&mut self, object: *mut ffi::PyObject) -> Encoded {
-        // SAFETY: E1; an exact datetime.
-        unsafe {
-            let tzinfo = ffi::PyDateTime_DATE_GET_TZINFO(object);
-            let utc = tzinfo == self.types.utc;
-            if !utc && tzinfo != ffi::Py_None() {
-                return Err(Declined);
-            }
-            self.out.push(DATETIME);
-            self.year_month_day(object);
-            self.clock(
-                ffi::PyDateTime_DATE_GET_HOUR(object),
-                ffi::PyDateTime_DATE_GET_MINUTE(object),
-                ffi::PyDateTime_DATE_GET_SECOND(object),
-                ffi::PyDateTime_DATE_GET_MICROSECOND(object),
-            );
-            let fold = ffi::PyDateTime_DATE_GET_FOLD(object) != 0;
-            self.out.push(flags(fold, utc));
-        }
-        Ok(())
-    }
-
-    fn date(&mut self, object: *mut ffi::PyObject) -> Encoded {
-        self.out.push(DATE);
-        // SAFETY: E1; an exact date.
-        unsafe { self.year_month_day(object) };
-        Ok(())
-    }
-
-    fn time(&mut self, object: *mut ffi::PyObject) -> Encoded {
-        // SAFETY: E1; an exact time.
-        unsafe {
-            let tzinfo = ffi::PyDateTime_TIME_GET_TZINFO(object);
-            let utc = tzinfo == self.types.utc;
-            if !utc && tzinfo != ffi::Py_None() {
-                return Err(Declined);
-            }
-            self.out.push(TIME);
-            self.clock(
-                ffi::PyDateTime_TIME_GET_HOUR(object),
-                ffi::PyDateTime_TIME_GET_MINUTE(object),
-                ffi::PyDateTime_TIME_GET_SECOND(object),
-                ffi::PyDateTime_TIME_GET_MICROSECOND(object),
-            );
-            let fold = ffi::PyDateTime_TIME_GET_FOLD(object) != 0;
-            self.out.push(flags(fold, utc));
-        }
-        Ok(())
-    }
-
-    fn timedelta(&mut self, object: *mut ffi::PyObject) -> Encoded {
-        self.out.push(TIMEDELTA);
-        // SAFETY: E1; an exact timedelta.
-        let parts = unsafe {
-            [
-                ffi::PyDateTime_DELTA_GET_DAYS(object),
-                ffi::PyDateTime_DELTA_GET_SECONDS(object),
-                ffi::PyDateTime_DELTA_GET_MICROSECONDS(object),
-            ]
-        };
-        for part in parts {
-            self.out.extend_from_slice(&part.to_le_bytes());
-        }
-        Ok(())
-    }
-
-    fn decimal(&mut self, object: *mut ffi::PyObject) -> Encoded {
-        // SAFETY: E1.
-        let text = unsafe { Bound::from_borrowed_ptr(self.py, object) }.str().map_err(|_| Declined)?;
-        let text = text.to_str().map_err(|_| Declined)?;
-        self.once(object, text.len())?;
-        self.counted(DECIMAL, text.as_bytes());
-        Ok(())
-    }
-
-    fn uuid(&mut self, object: *mut ffi::PyObject) -> Encoded {
-        // SAFETY: E1.
-        let uuid = unsafe { Bound::from_borrowed_ptr(self.py, object) };
-        let bytes = self.types.uuid_bytes(&uuid).ok_or(Declined)?;
-        self.out.push(UUID);
-        self.out.extend_from_slice(&bytes);
-        Ok(())
-    }
-
-    /// # Safety
-    /// E1, and the object is a date or a datetime.
-    unsafe fn year_month_day(&mut self, object: *mut ffi::PyObject) {
-        // SAFETY: the caller's promise.
-        let (year, month, day) = unsafe {
-            (
-                ffi::PyDateTime_GET_YEAR(object),
-                ffi::PyDateTime_GET_MONTH(object),
-                ffi::PyDateTime_GET_DAY(object),
-            )
-        };
-        self.out.extend_from_slice(&(year as u16).to_le_bytes());
-        self.out.extend_from_slice(&[month as u8, day as u8]);
-    }
-
-    fn clock(&mut self, hour: c_int, minute: c_int, second: c_int, microsecond: c_int) {
-        self.out.extend_from_slice(&[hour as u8, minute as u8, second as u8]);
-        self.out.extend_from_slice(&microsecond.to_le_bytes()[..3]);
     }
 
     #[inline]
@@ -484,74 +368,11 @@ impl Encoder<'_, '_> {
         }
     }
 
-    fn counted(&mut self, tag: u8, bytes: &[u8]) {
+    pub(super) fn counted(&mut self, tag: u8, bytes: &[u8]) {
         self.out.push(tag);
         varint(self.out, bytes.len());
         self.out.extend_from_slice(bytes);
     }
-
-    /// Declines a mutable container met for the second time. The root is in `seen` already.
-    #[inline]
-    fn mutable_once(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
-        if depth == 0 || !is_shared(object) || self.first_time(object) { Ok(()) } else { Err(Declined) }
-    }
-
-    /// A short tuple of leaves may be written again; another one is as telling as a list.
-    #[inline]
-    fn immutable_once(
-        &mut self,
-        object: *mut ffi::PyObject,
-        items: &[*mut ffi::PyObject],
-        depth: u32,
-    ) -> Encoded {
-        let repeatable = || {
-            items.len() * 8 <= SHARED_MAX_BYTES && items.iter().all(|&item| !is_container(item))
-        };
-        if depth == 0 || !is_shared(object) || repeatable() || self.first_time(object) {
-            Ok(())
-        } else {
-            Err(Declined)
-        }
-    }
-
-    /// Declines a big leaf met for the second time: pickle writes it once.
-    #[inline]
-    fn once(&mut self, object: *mut ffi::PyObject, len: usize) -> Encoded {
-        if len <= SHARED_MAX_BYTES || !is_shared(object) || self.first_time(object) {
-            Ok(())
-        } else {
-            Err(Declined)
-        }
-    }
-
-    fn first_time(&mut self, object: *mut ffi::PyObject) -> bool {
-        let address = object as usize;
-        if self.seen.contains(&address) {
-            return false;
-        }
-        if self.seen.len() < SEEN_LINEAR {
-            self.seen.push(address);
-            return true;
-        }
-        self.seen_many.insert(address)
-    }
-}
-
-/// Whether anybody but the container being walked holds the object.
-#[inline]
-fn is_shared(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the object is alive (E1).
-    unsafe { ffi::Py_REFCNT(object) != 1 }
-}
-
-fn is_container(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the object is alive (E1).
-    let kind = unsafe { ffi::Py_TYPE(object) };
-    kind == &raw mut ffi::PyDict_Type
-        || kind == &raw mut ffi::PyList_Type
-        || kind == &raw mut ffi::PyTuple_Type
-        || kind == &raw mut ffi::PySet_Type
-        || kind == &raw mut ffi::PyFrozenSet_Type
 }
 
 /// # Safety
@@ -576,10 +397,6 @@ unsafe fn tuple_items<'a>(object: *mut ffi::PyObject) -> &'a [*mut ffi::PyObject
         let len = ffi::PyTuple_GET_SIZE(object) as usize;
         std::slice::from_raw_parts((&raw const (*tuple).ob_item).cast(), len)
     }
-}
-
-fn flags(fold: bool, utc: bool) -> u8 {
-    FOLD * u8::from(fold) | UTC * u8::from(utc)
 }
 
 fn varint(out: &mut Vec<u8>, mut n: usize) {

@@ -36,6 +36,8 @@
 
 mod decode;
 mod encode;
+mod encode_rare;
+mod sharing;
 mod strings;
 
 pub use decode::{Decoded, Keep, decode};
