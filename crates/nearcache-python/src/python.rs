@@ -105,9 +105,8 @@ pub struct CollectorOff {
 impl CollectorOff {
     pub fn new(_py: Python<'_>) -> CollectorOff {
         // SAFETY: attached.
-        CollectorOff {
-            was_on: unsafe { ffi::PyGC_Disable() } != 0,
-        }
+        let was_on = unsafe { ffi::PyGC_Disable() } != 0;
+        CollectorOff { was_on }
     }
 }
 

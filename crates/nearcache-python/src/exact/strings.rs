@@ -88,18 +88,32 @@ fn ascii_bytes<'a>(object: &'a Bound<'_, PyAny>) -> &'a [u8] {
     }
 }
 
+/// From the first and last bytes and the length: enough to spread field names.
+#[inline]
 fn slot_of(bytes: &[u8]) -> usize {
     const MIX: u64 = 0x9fb2_1c65_1e98_df25;
-    let n = bytes.len();
-    let word = |at: usize| {
-        let mut word = [0u8; 8];
-        let part = &bytes[at..(at + 8).min(n)];
-        word[..part.len()].copy_from_slice(part);
-        u64::from_le_bytes(word)
-    };
-    // First and last eight bytes and the length: enough to spread field names.
-    let mixed = (word(0) ^ word(n.saturating_sub(8)).rotate_left(23) ^ n as u64).wrapping_mul(MIX);
+    let (first, last) = ends(bytes);
+    let mixed = (first ^ last.rotate_left(23) ^ bytes.len() as u64).wrapping_mul(MIX);
     (mixed >> 54) as usize
+}
+
+/// The first and last eight bytes, or four, or one. Whole loads: putting the bytes together
+/// one by one would cost more than the table saves.
+#[inline]
+fn ends(bytes: &[u8]) -> (u64, u64) {
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
+    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        (
+            u32::from_le_bytes(*first).into(),
+            u32::from_le_bytes(*last).into(),
+        )
+    } else {
+        let middle = bytes.get(1).copied().unwrap_or(0);
+        let first = bytes.first().copied().unwrap_or(0);
+        let last = bytes.last().copied().unwrap_or(0);
+        (u64::from(first) | u64::from(middle) << 8, last.into())
+    }
 }
 
 const _: () = assert!(SLOTS == 1 << 10, "slot_of keeps the top ten bits");
