@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nearcache.backends import SharedMemoryCache
-from scripts.generate_docs import pages
 from nearcache.options import option_fields
+from scripts.generate_docs import pages
 
 ROOT = Path(__file__).parents[1]
 

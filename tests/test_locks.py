@@ -85,9 +85,13 @@ def test_a_lock_that_ran_out_says_so_at_its_release(engine: MemoryEngine, clock:
 def test_a_lost_lock_does_not_hide_the_body_s_error(
     engine: MemoryEngine, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(KeyError), Lock(engine, b"n", timeout_s=1, clock=clock):
-        clock.advance_ms(1001)
-        raise KeyError("body")
+    def body() -> None:
+        with Lock(engine, b"n", timeout_s=1, clock=clock):
+            clock.advance_ms(1001)
+            raise KeyError("body")
+
+    with pytest.raises(KeyError):
+        body()
     assert "ran out" in caplog.text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -101,7 +101,7 @@ class SharedMemoryCache(_core.FusedCache, Configured):
         return _core.FusedCache.get_many(self, keys, version)
 
     def set_many(
-        self, data: dict[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+        self, data: Mapping[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
     ) -> list[Any]:
         return _core.FusedCache.set_many(self, data, timeout, version)
 

@@ -81,7 +81,7 @@ def test_the_cache_is_warm_after_a_kill(location: str) -> None:
     process = start("cache.set('k', 'warm'); print('set', flush=True); time.sleep(60)", location)
     assert line(process.stdout) == "set"
     process.kill()
-    process.wait()
+    process.communicate()
     assert run("print(cache.get('k')); print(cache.check())", location) == "warm\n[]"
 
 
@@ -107,14 +107,14 @@ def test_a_cache_used_before_a_fork_works_after_it(location: str) -> None:
     for i in range(4):
         pid = os.fork()
         if not pid:
-            assert cache.get("before") == 1
+            assert cache.get("before") >= 1
             for _ in range(500):
                 cache.incr("before")
-            cache.set(f"child {i}", i)
+            cache.set(f"child{i}", i)
             os._exit(0)
         children.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
-    print(cache.get("before"), sorted(cache.get_many(f"child {i}" for i in range(4)).values()))
+    print(cache.get("before"), sorted(cache.get_many(f"child{i}" for i in range(4)).values()))
     print(cache.check())
     """
     assert run(code, location) == "2001 [0, 1, 2, 3]\n[]"
@@ -122,24 +122,31 @@ def test_a_cache_used_before_a_fork_works_after_it(location: str) -> None:
 
 def test_forking_while_threads_use_the_cache_does_not_hang(location: str) -> None:
     code = """
+    # Neither Python's import lock nor that of Django's `caches` survives such a fork, so
+    # everything is imported before, and the threads use a backend object each.
     import threading
+    from nearcache.backends import SharedMemoryCache
+    def make():
+        return SharedMemoryCache(sys.argv[1], {"OPTIONS": {"size": "4MB"}})
+    make().set("imported", True)
     stop = False
     def work(n):
+        mine = make()
         while not stop:
-            cache.set(f"t{n}", "x" * 500)
-            cache.get(f"t{n}")
+            mine.set(f"t{n}", "x" * 500)
+            mine.get(f"t{n}")
     threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
     [t.start() for t in threads]
     for _ in range(20):
         pid = os.fork()
         if not pid:
-            cache.set("child", os.getpid())
-            caches["default"].get("child")
+            make().set("child", os.getpid())
+            make().get("child")
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
     stop = True
     [t.join() for t in threads]
-    print(cache.check())
+    print(make().check())
     """
     before = "import warnings; warnings.simplefilter('ignore')\n"  # 3.12 warns of such forks
     assert run(code, location, before) == "[]"
@@ -153,10 +160,8 @@ def test_processes_and_threads_lose_no_increment(cache: Any, location: str) -> N
         list(pool.map(lambda _: [cache.incr("n") for _ in range(300)], range(3)))
     """
     processes = [start(code, location) for _ in range(3)]
-    assert [process.wait(60) for process in processes] == [0] * 3
+    assert [process.communicate(timeout=60)[1] for process in processes] == [""] * 3
     assert cache.get("n") == 2700
-    for process in processes:
-        process.communicate()
 
 
 def test_get_or_set_computes_once_among_four_processes(cache: Any, location: str) -> None:
@@ -239,7 +244,6 @@ def test_two_aliases_of_one_location_are_one_cache(location: str) -> None:
 
 
 def test_greenlets_share_the_cache_and_its_locks(location: str) -> None:
-    pytest.importorskip("gevent")
     before = "from gevent import monkey; monkey.patch_all()\n"
     code = """
     import gevent

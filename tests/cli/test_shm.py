@@ -137,6 +137,10 @@ def test_a_foreign_file_is_refused_and_left_as_it_is(private_path: Path) -> None
     line = refused(run("shm", "check", str(private_path / "foreign")))
     assert str(foreign) in line
     assert foreign.read_bytes() == before
+    assert list(private_path.iterdir()) == [foreign]
+    private_path.joinpath("foreign.lock").touch(0o600)
+    assert str(foreign) in refused(run("shm", "check", str(private_path / "foreign")))
+    assert foreign.read_bytes() == before
 
 
 def test_list_shows_the_caches_of_this_user() -> None:

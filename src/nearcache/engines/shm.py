@@ -29,7 +29,7 @@ from nearcache.process import once
 
 logger = logging.getLogger("nearcache.shm")
 
-TMPFS = "/dev/shm"  # noqa: S108: the directory in it is private, and checked
+TMPFS = "/dev/shm"  # noqa: S108 - the directory in it is private, and checked
 MIN_SIZE_BYTES = MIB
 DEFAULT_SIZE_BYTES = 256 * MIB
 PRESENCE_BYTE = 1  # of the lock file; see crates/nearcache-core/src/region.rs
@@ -81,7 +81,13 @@ def open_existing(base: str) -> _core.Store:
     """
     if not data_path(base).exists():
         raise RegionError(f"{data_path(base)} is not there; `nearcache shm list` shows what is")
-    with open(f"{base}.lock", "ab+") as presence:
+    lock_path = Path(f"{base}.lock")
+    if not lock_path.exists():
+        raise RegionError(
+            f"{data_path(base)} has no {lock_path.name} beside it: it is no cache, or half of one;"
+            " remove it if nothing needs it"
+        )
+    with lock_path.open("rb") as presence:
         if sys.platform == "linux":
             shared = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, PRESENCE_BYTE, 1, 0)
             fcntl.fcntl(presence, fcntl.F_OFD_SETLK, shared)
