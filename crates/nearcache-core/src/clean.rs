@@ -52,6 +52,9 @@ impl<M: Mem> Shard<'_, M> {
     pub fn make_room_locked(&self, words: usize, now_ms: u64) {
         let needed = (words as u64 >> self.geo.page_shift) + 1 + RESERVE_PAGES;
         let mut cleaned = 0_u64;
+        if self.free_pages() < needed {
+            self.set_word(control::BEEN_FULL, 1);
+        }
         while self.free_pages() < needed {
             let mode = match cleaned {
                 MAX_WORDS_CLEANED.. => Mode::Drop,

@@ -68,7 +68,7 @@ pub use cache::{Cache, LockTableError};
 pub use clock::now_ms;
 pub use error::Error;
 pub use glob::glob_match;
-pub use layout::{Config, LAYOUT_VERSION, MIN_SIZE_BYTES};
+pub use layout::{Config, DEFAULT_MEAN_ITEM_BYTES, LAYOUT_VERSION, MIN_SIZE_BYTES};
 pub use lock::{Busy, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait};
 pub use record::{TAG_DIGITS, TAG_INT};
 pub use shard::{Buffer, Found, Item, Key, Place};

@@ -182,10 +182,8 @@ impl Boxed {
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         assert!(!base.is_null(), "out of memory");
         // SAFETY: M1 holds until drop, and `mapped` does not outlive `self`.
-        Self {
-            mapped: unsafe { Mapped::new(base, words) },
-            layout,
-        }
+        let mapped = unsafe { Mapped::new(base, words) };
+        Self { mapped, layout }
     }
 }
 

@@ -164,10 +164,8 @@ impl Opened {
         }
         let config = Config {
             size_bytes: metadata.len(),
-            max_item_bytes: match word(header::MAX_ITEM) {
-                0 => None,
-                bytes => Some(bytes),
-            },
+            max_item_bytes: Some(word(header::MAX_ITEM)).filter(|bytes| *bytes != 0),
+            mean_item_bytes: Some(word(header::MEAN_ITEM)).filter(|bytes| *bytes != 0),
         };
         let geometry = Geometry::new(&config)
             .ok()
@@ -231,6 +229,7 @@ impl Opened {
         word(header::CREATED_MS, crate::clock::now_ms());
         word(header::SEED, random_word()?);
         word(header::MAX_ITEM, config.max_item_bytes.unwrap_or(0));
+        word(header::MEAN_ITEM, config.mean_item_bytes.unwrap_or(0));
         word(header::SHARDS, geometry.shards as u64);
         initialise_locks(&mapped, geometry);
         mapped.store(header::READY, READY, Release);

@@ -236,6 +236,7 @@ impl<M: Mem> Shard<'_, M> {
             self.set_word(control::LIVE + ring, 0);
         }
         self.set_word(control::ITEMS, 0);
+        self.set_word(control::BEEN_FULL, 0);
     }
 
     fn find_alive_locked(
@@ -300,7 +301,12 @@ impl<M: Mem> Shard<'_, M> {
             self.count(PolicyCounter::GhostHits, 1);
             return MAIN;
         }
-        if words as u64 > self.small_target() {
+        // Until the shard is full for the first time, what does not fit small
+        // goes to main at once: nothing has to be chosen yet, and nothing copied.
+        let filling = self.word(control::BEEN_FULL) == 0;
+        let small_is_full = self.live_words(SMALL) >= self.small_target();
+        let too_large_for_small = words as u64 > self.small_target();
+        if too_large_for_small || filling && small_is_full {
             MAIN
         } else {
             SMALL

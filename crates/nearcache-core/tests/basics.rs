@@ -8,11 +8,7 @@ const NOW: u64 = 1_000_000;
 const WAIT: Wait = Wait::UpTo(TIMEOUT_SET);
 
 fn small() -> Cache<Boxed> {
-    Cache::boxed(&Config {
-        size_bytes: 1 << 20,
-        max_item_bytes: None,
-    })
-    .unwrap()
+    Cache::boxed(&Config::of_size(1 << 20)).unwrap()
 }
 
 fn get<M: nearcache_core::mem::Mem>(cache: &Cache<M>, key: &[u8], now: u64) -> Option<Vec<u8>> {
@@ -223,10 +219,7 @@ fn named_locks_exclude_and_end() {
 fn a_file_is_warm_for_the_next_store() {
     let directory = private_directory();
     let base = directory.path().join("cache");
-    let config = Config {
-        size_bytes: 1 << 20,
-        max_item_bytes: None,
-    };
+    let config = Config::of_size(1 << 20);
     let first = Store::open(&base, &config).unwrap();
     assert!(first.created());
     set(first.cache(NOW), b"k", b"v", 0);

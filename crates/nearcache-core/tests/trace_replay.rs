@@ -29,11 +29,7 @@ fn trace() -> Option<Vec<u8>> {
 
 /// Misses by requests; every miss is filled.
 fn miss_ratio(trace: &[u8], size_bytes: u64) -> f64 {
-    let cache = Cache::boxed(&Config {
-        size_bytes,
-        max_item_bytes: None,
-    })
-    .unwrap();
+    let cache = Cache::boxed(&Config::of_size(size_bytes)).unwrap();
     let mut buffer = Buffer::default();
     let value = vec![0; 16 << 20];
     let (mut requests, mut misses) = (0_u64, 0_u64);
