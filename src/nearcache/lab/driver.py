@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import random
 import shutil
 import tempfile
@@ -39,6 +40,7 @@ from nearcache.lab.stopping import Stopped, Stopping
 
 BATCH_BELOW_NS = 10_000  # two timestamps cost about 1 % of this
 BATCH = 10
+PREFIX = "nearcache-lab-"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - mkdtemp makes a private directory in it
 
 
@@ -116,7 +118,7 @@ class Driver:
         self.started = time.monotonic()
         self.deadline = math.inf
         with stopping.deferred():
-            self.directory = Path(tempfile.mkdtemp(prefix="nearcache-lab-", dir=_tmpfs()))
+            self.directory = private_directory()
             self.servers = Servers(self.directory, self.cpu, order.binaries)
 
     def run(self) -> None:
@@ -286,9 +288,15 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
-def _tmpfs() -> str | None:
-    """Where files cost no disk; None means the usual temporary directory."""
-    with suppress(OSError):
-        tempfile.TemporaryFile(dir=SHARED_MEMORY).close()
-        return SHARED_MEMORY
-    return None
+def private_directory() -> Path:
+    """A new directory of this process, where files cost no disk if there is such a place.
+
+    What a run that was killed outright has left behind goes first.
+    """
+    parent = Path(SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else tempfile.gettempdir())
+    for old in parent.glob(f"{PREFIX}*-*"):
+        owner = old.name.removeprefix(PREFIX).partition("-")[0]
+        with suppress(OSError):
+            if old.stat().st_uid == os.getuid() and not Path(f"/proc/{owner}").exists():
+                shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))

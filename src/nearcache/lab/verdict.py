@@ -18,6 +18,7 @@ TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 LOUD_FLOOR = math.log(1.15)
 LOUD_STEAL = 0.01
 KEPT_COPY_RATIO = 1.5
+FEW_ROUNDS = 5
 BUSY_LOAD = 0.7  # of one CPU, before the run began
 
 
@@ -127,6 +128,9 @@ def _warnings(analysis: Analysis) -> list[str]:
                 f"under two names differed by {math.expm1(floor):.0%}. Measure again on a quiet "
                 "machine before you act on small differences."
             )
+    rounds = analysis.sample.round_count
+    if 0 < rounds < FEW_ROUNDS:
+        found.append(f"Only {rounds} rounds fitted into the time; the intervals are rough.")
     if not analysis.floors:
         found.append("No A/A twin was measured, so small differences mean nothing.")
     if about["steal_share"] > LOUD_STEAL:

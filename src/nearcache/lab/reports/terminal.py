@@ -52,20 +52,18 @@ def _heading(analysis: Analysis) -> RenderableType:
     about = analysis.sample.about
     machine = about["machine"]
     plan = about["plan"]
-    rounds = {
-        (repetition, number)
-        for cell in analysis.sample.cells.values()
-        for repetition, numbers in cell.medians.items()
-        for number in numbers
-    }
     lines = [
         Text(about["question"], style="bold"),
-        Text(f"{machine['cpu_model']}, {machine['cpus_usable']} CPUs, {machine['python']}, "
-             f"kernel {machine['kernel']}"),
-        Text(f"{len(rounds)} rounds in {plan['repetitions']} sets of fresh processes, "
-             f"{about['seconds']:.0f} s, seed {about['seed']}. Client and server share CPU "
-             f"{about['cpu']}."),
-    ]  # fmt: skip
+        Text(
+            f"{machine['cpu_model']}, {machine['cpus_usable']} CPUs, {machine['python']}, "
+            f"kernel {machine['kernel']}"
+        ),
+        Text(
+            f"{analysis.sample.round_count} rounds in {plan['repetitions']} sets of fresh "
+            f"processes, {about['seconds']:.0f} s, seed {about['seed']}. Client and server share "
+            f"CPU {about['cpu']}."
+        ),
+    ]
     return Group(*lines, "")
 
 

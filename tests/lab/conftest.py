@@ -1,0 +1,64 @@
+"""A lab small enough for tests: the same driver, real servers, seconds instead of minutes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from nearcache.lab.driver import measure
+from nearcache.lab.experiments.backends import BACKENDS
+from nearcache.lab.laboratory import Wish, new_sample, prepare
+from nearcache.lab.model import Candidate, Plan
+from nearcache.lab.sample import Sample
+
+TINY = Plan(repetitions=1, rounds=2, phase_ms=0.3, time_limit_s=30, resamples=50)
+
+RunTiny = Callable[..., Sample]
+
+
+class Silent:
+    def repetition(self, number: int, of: int) -> None: ...
+    def round(self, number: int, of: int, visits: int) -> None: ...
+    def step(self, what: str) -> None: ...
+
+
+def make_run_tiny() -> RunTiny:
+    """A function that measures these candidates (and the baseline) for a moment."""
+
+    def run(candidates: Sequence[Candidate], payloads: Sequence[str] = ("S",)) -> Sample:
+        known = [BACKENDS.candidates[0], *(c for c in candidates if c.name != BACKENDS.baseline)]
+        experiment = replace(BACKENDS, candidates=known, plans={"tiny": TINY})
+        order = prepare(experiment, Wish(plan="tiny", payloads=payloads, seed=7))
+        sample = new_sample(order, "a test")
+        measure(order, sample, Silent(), lambda sample: None)
+        return sample
+
+    return run
+
+
+@pytest.fixture
+def run_tiny() -> RunTiny:
+    return make_run_tiny()
+
+
+def need(*binaries: str) -> None:
+    """Skip without these programs, loudly; in CI they must be there."""
+    for binary in binaries:
+        if shutil.which(binary) is None:
+            if os.environ.get("CI"):
+                pytest.fail(f"{binary} is not installed, and CI must have it")
+            pytest.skip(f"{binary} is not installed: this part of the lab is NOT tested")
+
+
+@pytest.fixture
+def redis_server() -> None:
+    need("redis-server")
+
+
+@pytest.fixture
+def memcached() -> None:
+    need("memcached")

@@ -1,0 +1,142 @@
+"""The command line: bad requests are one line and exit code 2, and leave nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nearcache.lab.driver import PREFIX, SHARED_MEMORY
+from nearcache.lab.sample import read_sample
+
+from .conftest import need
+
+LAB = [sys.executable, "-m", "nearcache.lab"]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "100"}
+
+
+def lab(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LAB, *words], capture_output=True, text=True, env=environment(), check=False
+    )
+
+
+def left_behind(pid: int) -> list[Path]:
+    return list(Path(SHARED_MEMORY).glob(f"{PREFIX}{pid}-*"))
+
+
+def descendants(pid: int) -> set[int]:
+    found: set[int] = set()
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            found |= {int(child)} | descendants(int(child))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run backendz", "did you mean 'backends'?"),
+        ("run backends --frob", "No such option '--frob'"),
+        ("run backends --candidates redis-hiredis-unx", "did you mean 'redis-hiredis-unix'?"),
+        ("run backends --payloads Z", "no payload named 'Z'; known: S, F, H, Q, X"),
+        ("run backends --operations fetch", "no operation named 'fetch'"),
+        ("run backends --settings no.such.settings", "does not import (ModuleNotFoundError"),
+        ("run backends --settings tests.settings --alias nope", "no alias in CACHES named 'nope'"),
+        ("run backends --alias default", "--alias needs --settings MODULE"),
+        ("run backends --out /proc/nowhere", "give --out DIR"),
+        ("run backends --redis-server /no/such/binary --out {tmp}", "is not a program"),
+        ("report /no/such/file.json", "cannot be read"),
+        ("report", "Missing argument"),
+        ("frob", "No such command 'frob'"),
+    ],
+)
+def test_a_bad_request_is_one_clear_line_and_exit_code_2(
+    words: str, said: str, tmp_path: Path
+) -> None:
+    result = lab(*words.format(tmp=tmp_path).split())
+    assert result.returncode == 2
+    last = result.stderr.strip().splitlines()[-1]
+    assert said in last
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("binary", ["--redis-server", "--memcached"])
+def test_a_server_that_does_not_start_ends_the_run_and_leaves_nothing(
+    binary: str, tmp_path: Path
+) -> None:
+    names = "redis-python-unix,pymemcache-unix"
+    words = ["run", "backends", "--quick", "--candidates", names, binary, "/bin/false"]
+    process = subprocess.Popen(
+        [*LAB, *words, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    _, said = process.communicate()
+    assert process.returncode == 2
+    assert "/bin/false did not start" in said.strip().splitlines()[-1]
+    assert not left_behind(process.pid)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("number", "line", "keeps"),
+    [
+        (signal.SIGTERM, "processes 1 of 2: starting", False),
+        (signal.SIGINT, "processes 1 of 2, round 2", True),
+        (signal.SIGTERM, "processes 1 of 2, round 2", True),
+    ],
+)
+def test_a_signal_stops_every_process_and_keeps_what_was_measured(
+    number: signal.Signals, line: str, keeps: bool, tmp_path: Path
+) -> None:
+    need("redis-server", "memcached")
+    names = "redis-python-unix,python-memcached-tcp"
+    words = ["run", "backends", "--quick", "--payloads", "S", "--candidates", names]
+    process = subprocess.Popen(
+        [*LAB, *words, "--out", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    with process:
+        assert process.stderr is not None
+        while line not in process.stderr.readline():
+            assert process.poll() is None, "the run ended before the signal"
+        helpers = descendants(process.pid)
+        assert helpers, "servers were running"
+        process.send_signal(number)
+        said = process.stderr.read()
+    assert process.returncode == 128 + number, said
+    assert not [pid for pid in helpers if is_alive(pid)]
+    assert not left_behind(process.pid)
+    files = sorted(path.suffix for path in tmp_path.iterdir())
+    assert files == ([".html", ".json"] if keeps else [])
+    if keeps:
+        (path,) = tmp_path.glob("*.json")
+        sample = read_sample(path)
+        assert sample.about["state"] == "interrupted"
+        assert sample.has_numbers
+        assert "interrupted" in path.with_suffix(".html").read_text()
+
+
+def test_list_names_every_experiment_and_candidate() -> None:
+    result = lab("list")
+    assert result.returncode == 0
+    for name in ("backends", "locmem", "shm", "django-redis-python-tcp", "pylibmc-unix"):
+        assert name in result.stdout
