@@ -222,9 +222,10 @@ pub(crate) mod files {
                 Err(TryLockError::WouldBlock) => None,
             })?;
             let fd = self.descriptor(number, &mut opened)?;
-            // SAFETY: `fd` is open as long as `opened` is borrowed.
             poll(end, || {
-                (unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) } == 0).then_some(())
+                // SAFETY: `fd` is open as long as `opened` is borrowed.
+                let status = unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) };
+                (status == 0).then_some(())
             })?;
             let result = work(Inherited::Clean);
             // SAFETY: as above.
