@@ -12,6 +12,7 @@
 //!
 //! Every method is Django's to the name of each argument. `docs/caveats.md` has the rest.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use nearcache_core::{Incr, Key, now_ms};
@@ -165,7 +166,12 @@ impl FusedCache {
         let opened = me.opened(slf)?;
         let mut buffer = KeyBuffer::new();
         let raw_key = me.raw_key(slf, opened, key, version, &mut buffer)?;
-        match opened.get(slf, opened.shared.now(), raw_key)? {
+        let now = opened.shared.now();
+        let found = now
+            .key(raw_key)
+            .map(|key| opened.get(slf, now, key))
+            .transpose()?;
+        match found.flatten() {
             Some(value) => Ok(value),
             None => Ok(default.unwrap_or_else(|| slf.py().None().into_bound(slf.py()))),
         }
@@ -179,13 +185,32 @@ impl FusedCache {
     ) -> PyResult<Bound<'py, PyDict>> {
         let me = slf.get();
         let opened = me.opened(slf)?;
-        let found = PyDict::new(slf.py());
-        let now = opened.shared.now();
+        let mut asked: Vec<(Object<'py>, Range<usize>)> = Vec::new();
+        let mut raw_keys = Vec::new();
         for key in keys.try_iter()? {
             let key = key?;
             let mut buffer = KeyBuffer::new();
-            let raw_key = me.raw_key(slf, opened, &key, version, &mut buffer)?;
-            if let Some(value) = opened.get(slf, now, raw_key)? {
+            let start = raw_keys.len();
+            raw_keys.extend_from_slice(me.raw_key(slf, opened, &key, version, &mut buffer)?);
+            asked.push((key, start..raw_keys.len()));
+        }
+        let now = opened.shared.now();
+        let hashed: Vec<_> = asked
+            .iter()
+            .map(|(_, at)| now.key(&raw_keys[at.clone()]))
+            .collect();
+        // The memory of all is asked for before the first is waited for.
+        hashed
+            .iter()
+            .flatten()
+            .for_each(|&key| now.cache.prefetch(key));
+        let found = PyDict::new(slf.py());
+        for ((key, _), hashed) in asked.into_iter().zip(hashed) {
+            if let Some(value) = hashed
+                .map(|key| opened.get(slf, now, key))
+                .transpose()?
+                .flatten()
+            {
                 found.set_item(key, value)?;
             }
         }
@@ -559,16 +584,13 @@ impl Opened {
         &self,
         slf: &Bound<'py, FusedCache>,
         now: Now<'_>,
-        raw_key: &[u8],
+        key: Key<'_>,
     ) -> PyResult<Option<Object<'py>>> {
         let py = slf.py();
         let shared = &*self.shared;
-        let Some(key) = now.key(raw_key) else {
-            return Ok(None);
-        };
         if let Some(kept) = shared
             .near
-            .with(py, |near| near.find(py, key.hash, raw_key))
+            .with(py, |near| near.find(py, key.hash, key.bytes))
         {
             let value = kept.value.into_bound(py);
             if now.cache.still_current(&kept.place, now.now_ms) {
