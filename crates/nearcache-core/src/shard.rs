@@ -24,7 +24,7 @@ use crate::mem::Mem;
 use crate::record::{self, HEADER_WORDS, Header};
 
 /// Buckets an item may be in: the next is looked at when one overflowed.
-pub(crate) const CHAIN: usize = 4;
+pub(crate) const CHAIN: usize = 8;
 /// Times a reader starts again when a record moved under it, then it is a miss.
 const MAX_RETRIES: usize = 8;
 const OFFSET_MASK: u64 = (1 << 48) - 1;

@@ -1,0 +1,11 @@
+"""Speed, memory and hit ratio, as ratios against named peers: ``make bench``.
+
+    measure.py    interleaved rounds of two callables; the ratio with its interval
+    peers.py      the caches under comparison and their values
+    rows.py       every row of the table: operation, peer, what the project promises
+    processes.py  rows that need several processes
+    space.py      bytes per item
+
+All rows but those of ``processes.py`` run in one process pinned to one core. No row
+is a test: a busy machine must not fail a build.
+"""
