@@ -142,6 +142,7 @@ DJANGO_REDIS_BACKEND = "django.core.cache.backends.redis.RedisCache"
 PYMEMCACHE_BACKEND = "django.core.cache.backends.memcached.PyMemcacheCache"
 PYLIBMC_BACKEND = "django.core.cache.backends.memcached.PyLibMCCache"
 PLAIN_BACKEND = "nearcache.lab.plain_memcached.PlainMemcachedCache"
+PYMEMCACHE_NOTE = "Django closes its connection after every request; here it stays open"
 PLAIN_NOTE = "Django dropped this library; measured as a plain client behind a thin adapter"
 
 CANDIDATES: tuple[Candidate, ...] = (
@@ -150,8 +151,8 @@ CANDIDATES: tuple[Candidate, ...] = (
     FILES,
     DATABASE,
     DISK,
-    _memcached("pymemcache", PYMEMCACHE_BACKEND, PYMEMCACHE, "unix"),
-    _memcached("pymemcache", PYMEMCACHE_BACKEND, PYMEMCACHE, "tcp"),
+    _memcached("pymemcache", PYMEMCACHE_BACKEND, PYMEMCACHE, "unix", PYMEMCACHE_NOTE),
+    _memcached("pymemcache", PYMEMCACHE_BACKEND, PYMEMCACHE, "tcp", PYMEMCACHE_NOTE),
     _memcached("pylibmc", PYLIBMC_BACKEND, PYLIBMC, "unix"),
     _memcached("pylibmc", PYLIBMC_BACKEND, PYLIBMC, "tcp"),
     _memcached("python-memcached", PLAIN_BACKEND, PYTHON_MEMCACHED, "unix", PLAIN_NOTE),
@@ -204,7 +205,7 @@ def own_alias(settings_module: str, alias: str, settings: Mapping[str, Any]) -> 
         settings=dict(settings),
         settings_module=settings_module,
         alias=alias,
-        note="your own configuration; only keys of this run are written, and deleted again",
+        note="only keys of this run are written; they are deleted, or expire in ten minutes",
     )
 
 

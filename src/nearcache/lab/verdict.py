@@ -78,7 +78,7 @@ def _why(analysis: Analysis, winner: Rank, field: list[Rank], job: str) -> str:
         f"{us(winner.cost_ns)} µs for an average operation ({describe_mix(analysis)})"
     )
     if winner.effect:
-        text += f", {ratio(winner)} the time of {analysis.baseline}"
+        text += f", {_beside(winner, analysis.baseline)}"
     if tied:
         names = ", ".join(rank.entry.name for rank in tied)
         those = "these" if len(tied) > 1 else "this"
@@ -142,13 +142,20 @@ def _warnings(analysis: Analysis) -> list[str]:
     return found
 
 
-def ratio(rank: Rank) -> str:
+def _beside(rank: Rank, baseline: str) -> str:
+    """How long it takes, compared with the baseline, in words."""
     if rank.effect is None:
-        return "1"
+        return baseline
     if rank.verdict == "same":
-        return "the same as"
+        return f"the same as {baseline}"
+    if rank.verdict == "unclear":
+        return f"not told apart from {baseline}"
     effect = rank.effect
-    return f"{short(effect.ratio)}{TIMES} ({short(effect.low)}{TO}{short(effect.high)})"
+    if effect.ratio < 1:
+        low, high = short(1 / effect.high), short(1 / effect.low)
+        return f"{short(1 / effect.ratio)} ({low}{TO}{high}) times as fast as {baseline}"
+    low, high = short(effect.low), short(effect.high)
+    return f"{short(effect.ratio)} ({low}{TO}{high}) times the time of {baseline}"
 
 
 def us(nanoseconds: float) -> str:

@@ -158,5 +158,5 @@ def _matrix(analysis: Analysis) -> list[dict[str, Any]]:
 
 def _heat(factor: float) -> str:
     """A background from white to amber, by powers of two over the fastest."""
-    strength = min(1.0, math.log2(max(1.0, factor)) / 6)
+    strength = min(1.0, math.log2(max(1.0, factor)) / 9)
     return f"rgba(217, 119, 6, {0.55 * strength:.2f})"
