@@ -601,7 +601,7 @@ impl Opened {
             let Decoded { value, keep } = match value::read(py, found.tag, payload)? {
                 Read::Value(decoded) => decoded,
                 Read::Foreign => return foreign(slf, found.tag, payload),
-                Read::Undecodable => return count(slf, "undecodable").map(|()| None),
+                Read::Undecodable => return undecodable(slf).map(|()| None),
             };
             if keep != Keep::Nothing {
                 self.keep(key, found, &value, keep, payload.len())?;
@@ -655,19 +655,33 @@ fn foreign<'py>(
     match codec.call_method1(intern!(py, "decode"), (raw,)) {
         Ok(value) => Ok(Some(value)),
         // `Undecodable` is a ValueError.
-        Err(error) if error.is_instance_of::<PyValueError>(py) => {
-            count(slf, "undecodable").map(|()| None)
-        }
+        Err(error) if error.is_instance_of::<PyValueError>(py) => undecodable(slf).map(|()| None),
         Err(error) => Err(error),
     }
 }
 
-/// `self.counters.<name> += 1`.
+/// `self.counters.<name> += 1`; what it was before.
 #[cold]
-fn count(slf: &Bound<'_, FusedCache>, name: &str) -> PyResult<()> {
+fn count(slf: &Bound<'_, FusedCache>, name: &str) -> PyResult<u64> {
     let counters = slf.getattr(intern!(slf.py(), "counters"))?;
-    let count = counters.getattr(name)?;
-    counters.setattr(name, count.add(1)?)
+    let before: u64 = counters.getattr(name)?.extract()?;
+    counters.setattr(name, before + 1)?;
+    Ok(before)
+}
+
+/// Counts a miss that was a value once; the first of a process is logged.
+#[cold]
+fn undecodable(slf: &Bound<'_, FusedCache>) -> PyResult<()> {
+    if count(slf, "undecodable")? == 0 {
+        let text = "%s: a stored value cannot be read and is served as a miss (its class or \
+                    codec may be gone); more of them are only counted";
+        let logger = slf
+            .py()
+            .import("logging")?
+            .call_method1("getLogger", ("nearcache",))?;
+        logger.call_method1("warning", (text, slf.get_type().name()?))?;
+    }
+    Ok(())
 }
 
 /// Whether the class uses Django's own key methods.

@@ -33,8 +33,7 @@ pub fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
         out.extend_from_slice(&int.to_le_bytes());
         return Ok(TAG_INT);
     }
-    if let Some(text) = utf8(value) {
-        out.extend_from_slice(text);
+    if write_utf8(value, out) {
         return Ok(STR);
     }
     // SAFETY: attached; the type is checked before the cast.
@@ -85,21 +84,33 @@ fn small_int(value: &Bound<'_, PyAny>) -> Option<i64> {
     }
 }
 
-/// The UTF-8 of an exact str, unless it has lone surrogates.
+/// Writes an exact str, unless it has lone surrogates; true if it did.
 #[inline]
-fn utf8<'a>(value: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
-    // SAFETY: attached; the type is checked. The bytes live in the object, which `value` holds.
+fn write_utf8(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
+    let (py, object) = (value.py(), value.as_ptr());
+    // SAFETY: attached; the type is checked. A compact ASCII str is its own UTF-8. Of others
+    // we make a bytes object that goes away again: `AsUTF8AndSize` would leave a second copy
+    // of the text in the caller's string.
     unsafe {
-        if ffi::PyUnicode_CheckExact(value.as_ptr()) == 0 {
-            return None;
+        if ffi::PyUnicode_CheckExact(object) == 0 {
+            return false;
         }
-        let mut len = 0;
-        let data = ffi::PyUnicode_AsUTF8AndSize(value.as_ptr(), &mut len);
-        if data.is_null() {
-            ffi::PyErr_Clear();
-            return None;
+        if ffi::PyUnicode_IS_COMPACT_ASCII(object) != 0 {
+            let len = ffi::PyUnicode_GET_LENGTH(object) as usize;
+            let data = ffi::PyUnicode_DATA(object).cast::<u8>();
+            out.extend_from_slice(std::slice::from_raw_parts(data, len));
+            return true;
         }
-        Some(std::slice::from_raw_parts(data.cast(), len as usize))
+        match Bound::from_owned_ptr_or_opt(py, ffi::PyUnicode_AsUTF8String(object)) {
+            Some(utf8) => {
+                out.extend_from_slice(utf8.cast_unchecked::<PyBytes>().as_bytes());
+                true
+            }
+            None => {
+                ffi::PyErr_Clear();
+                false
+            }
+        }
     }
 }
 

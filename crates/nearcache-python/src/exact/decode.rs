@@ -59,11 +59,13 @@ pub fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Decoded<'py>> {
     }
 }
 
+/// Want of memory is a miss as well, but not a silent one.
 fn clear_error(py: Python<'_>) {
-    if let Some(error) = PyErr::take(py) {
-        if error.is_instance_of::<PyMemoryError>(py) {
-            error.write_unraisable(py, None);
+    match PyErr::take(py) {
+        Some(error) if error.is_instance_of::<PyMemoryError>(py) => {
+            error.write_unraisable(py, None)
         }
+        _ => {}
     }
 }
 
