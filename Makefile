@@ -16,7 +16,7 @@ servers:
 	@scripts/servers
 
 core: venv  # The native module, beside the sources.
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(RUST) .venv/bin/maturin develop --release --quiet
+	@scripts/core .venv
 
 lab: core servers  ## Measure cache backends on this machine; ends in a CACHES block to paste.
 	@.venv/bin/nearcache lab run backends

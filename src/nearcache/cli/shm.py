@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -165,6 +166,7 @@ def _location_of(settings: str | None, alias: str) -> str:
 
     if settings:
         os.environ["DJANGO_SETTINGS_MODULE"] = settings
+    sys.path.insert(0, os.getcwd())  # as manage.py has it
     try:
         backend = caches[alias]
     except InvalidCacheBackendError as error:
