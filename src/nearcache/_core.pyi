@@ -50,7 +50,9 @@ class Store:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
     def set(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bool:
         """True if stored; False if refused (too large, or the shard stayed locked): then the old value is gone."""
-    def set_many(self, items: Sequence[tuple[bytes, bytes]], expires_at_ms: int | None) -> list[int]:
+    def set_many(
+        self, items: Sequence[tuple[bytes, bytes]], expires_at_ms: int | None
+    ) -> list[int]:
         """Stores all; returns the positions that were refused."""
     def add(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bool: ...
     def cas(self, key: bytes, value: bytes, version: int, expires_at_ms: int | None) -> bool:
