@@ -138,6 +138,26 @@ def test_a_deadline_ends_a_kept_object(
     eventually(lambda: cache.get("k") is None)
 
 
+def test_an_earlier_deadline_from_another_process_ends_a_kept_object(
+    cache: SharedMemoryCache, eventually: Callable[[Callable[[], object]], None]
+) -> None:
+    cache.set("k", RECORD, None)
+    assert read_often(cache) == RECORD
+    in_another_process(lambda: cache.touch("k", 0.05))
+    eventually(lambda: cache.get("k") is None)
+
+
+def test_a_later_deadline_from_another_process_keeps_a_kept_object(
+    cache: SharedMemoryCache, eventually: Callable[[Callable[[], object]], None]
+) -> None:
+    cache.set("k", RECORD, 0.2)
+    cache.set("clock", 1, 0.3)
+    assert read_often(cache) == RECORD
+    in_another_process(lambda: cache.touch("k", 300))
+    eventually(lambda: cache.get("clock") is None)
+    assert cache.get("k") == RECORD
+
+
 def test_an_increment_is_seen_at_once(cache: SharedMemoryCache) -> None:
     cache.set("k", 1)
     assert read_often(cache) == 1

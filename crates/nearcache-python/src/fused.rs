@@ -16,18 +16,19 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use nearcache_core::{Incr, Key, now_ms};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::exact::{Decoded, Keep};
 use crate::gil::GilCell;
 use crate::keys::{Head, KeyBuffer, Text, Version, made_by_python};
 use crate::near::{self, Kept};
-use crate::python::{BASE_CACHE, DEFAULT_KEY_FUNC, DEFAULT_TIMEOUT};
+use crate::python::{BASE_CACHE, DEFAULT_KEY_FUNC};
 use crate::shared::{Deadline, Now, Shared, atomically};
 use crate::store::Store;
+use crate::timeout::Timeout;
 use crate::value::{self, Read, join, split};
 
 type Object<'py> = Bound<'py, PyAny>;
@@ -51,7 +52,6 @@ struct Settings {
 /// What the Python side told us on first use.
 struct Opened {
     shared: Arc<Shared>,
-    _store: Py<Store>,
     native_codec: bool,
     bounded: bool,
     plain_keys: bool, // none of Django's key methods is overridden
@@ -407,7 +407,6 @@ impl FusedCache {
         let store = slf.getattr(intern!(py, "engine"))?.cast_into::<Store>()?;
         let opened = Opened {
             shared: store.get().shared.clone(),
-            _store: store.unbind(),
             native_codec: flag("native_codec", true)?,
             bounded: flag("bounded", false)?,
             plain_keys: has_plain_keys(slf)?,
@@ -695,71 +694,4 @@ fn has_plain_keys(slf: &Bound<'_, FusedCache>) -> PyResult<bool> {
         }
     }
     Ok(true)
-}
-
-/// A `timeout` argument.
-#[derive(Clone, Copy)]
-enum Timeout {
-    Default,
-    AfterMs(u64),
-    Passed,
-    Never,
-}
-
-/// Longer ones mean "never", infinity included: three thousand years, in seconds.
-const ENDLESS_S: f64 = 1e11;
-
-impl Timeout {
-    #[inline]
-    fn number(timeout: &Object<'_>) -> PyResult<Timeout> {
-        if timeout.is_none() {
-            return Ok(Timeout::Never);
-        }
-        let seconds = match timeout.cast_exact::<PyInt>() {
-            Ok(int) => match int.extract::<i64>() {
-                Ok(seconds) => seconds as f64,
-                Err(_) if int.lt(0)? => return Ok(Timeout::Passed),
-                Err(_) => return Ok(Timeout::Never),
-            },
-            Err(_) => real(timeout)?,
-        };
-        if seconds > ENDLESS_S {
-            Ok(Timeout::Never)
-        } else if seconds <= 0.0 {
-            Ok(Timeout::Passed)
-        } else {
-            // Rounded up: a timeout above 0 lets the value live, if not for long.
-            Ok(Timeout::AfterMs((seconds * 1000.0).ceil() as u64))
-        }
-    }
-}
-
-fn real(timeout: &Object<'_>) -> PyResult<f64> {
-    let seconds: f64 = match timeout.cast_exact::<PyFloat>() {
-        Ok(float) => float.extract()?,
-        Err(_) if timeout.is_instance_of::<PyBool>() => f64::from(u8::from(timeout.is_truthy()?)),
-        Err(_) => timeout.extract().map_err(|_| {
-            let kind = timeout.get_type().name().map(|name| name.to_string());
-            let kind = kind.unwrap_or_default();
-            PyTypeError::new_err(format!(
-                "timeout must be None or a number of seconds, not {kind}"
-            ))
-        })?,
-    };
-    if seconds.is_nan() {
-        return Err(PyValueError::new_err("timeout must not be NaN"));
-    }
-    Ok(seconds)
-}
-
-impl<'a, 'py> FromPyObject<'a, 'py> for Timeout {
-    type Error = PyErr;
-
-    #[inline]
-    fn extract(timeout: Borrowed<'a, 'py, PyAny>) -> PyResult<Timeout> {
-        if timeout.is(DEFAULT_TIMEOUT.get(timeout.py())?) {
-            return Ok(Timeout::Default);
-        }
-        Timeout::number(&timeout)
-    }
 }

@@ -1,11 +1,12 @@
 //! `nearcache._core`: the shared-memory store as Python sees it.
 //!
 //! ```text
-//!  store.rs   Store: bytes in, bytes out; an Engine     fused.rs   FusedCache: Django's methods
-//!        \                                             /    |    \
-//!         shared.rs  one opened store, waits, fork         keys.rs  near.rs  kept objects
-//!                 \                                       /
-//!                  value.rs  tag and payload   exact/  typed values   gil.rs   python.rs
+//!  store.rs  Store: bytes in, bytes out; an Engine
+//!  fused.rs  FusedCache: Django's methods    keys.rs  timeout.rs  its arguments
+//!                                            near.rs  kept objects
+//!  shared.rs  one opened store of the process: waits, refusals, buffers, fork
+//!  value.rs   tag and payload of a value     exact/   typed values without pickle
+//!  gil.rs  python.rs  small parts
 //! ```
 //!
 //! Not here: anything about the memory itself (`nearcache-core`), or what Python can do as
@@ -19,6 +20,7 @@ mod near;
 mod python;
 mod shared;
 mod store;
+mod timeout;
 mod value;
 
 use pyo3::exceptions::PyValueError;
