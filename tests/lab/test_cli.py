@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nearcache.lab.driver import PREFIX, SHARED_MEMORY
+from nearcache.lab.driver import PREFIX, SHARED_MEMORY, private_directory
 from nearcache.lab.sample import read_sample
 
 from .conftest import need
@@ -52,7 +53,7 @@ def is_alive(pid: int) -> bool:
     ("words", "said"),
     [
         ("run backendz", "did you mean 'backends'?"),
-        ("run backends --frob", "No such option '--frob'"),
+        ("run backends --frob", "No such option"),
         ("run backends --candidates redis-hiredis-unx", "did you mean 'redis-hiredis-unix'?"),
         ("run backends --payloads Z", "no payload named 'Z'; known: S, F, H, Q, X"),
         ("run backends --operations fetch", "no operation named 'fetch'"),
@@ -63,7 +64,7 @@ def is_alive(pid: int) -> bool:
         ("run backends --redis-server /no/such/binary --out {tmp}", "is not a program"),
         ("report /no/such/file.json", "cannot be read"),
         ("report", "Missing argument"),
-        ("frob", "No such command 'frob'"),
+        ("frob", "No such command"),
     ],
 )
 def test_a_bad_request_is_one_clear_line_and_exit_code_2(
@@ -133,6 +134,31 @@ def test_a_signal_stops_every_process_and_keeps_what_was_measured(
         assert sample.about["state"] == "interrupted"
         assert sample.has_numbers
         assert "interrupted" in path.with_suffix(".html").read_text()
+
+
+def test_a_lab_that_is_killed_takes_its_processes_along_and_the_next_one_tidies_up(
+    tmp_path: Path, eventually: Callable[[Callable[[], object]], None]
+) -> None:
+    need("memcached")
+    words = ["run", "backends", "--quick", "--payloads", "S", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [*LAB, *words, "--candidates", "python-memcached-unix"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    with process:
+        assert process.stderr is not None
+        while "round 1" not in process.stderr.readline():
+            assert process.poll() is None, "the run ended before it was killed"
+        helpers = descendants(process.pid)
+        process.kill()
+    assert helpers
+    eventually(lambda: not [pid for pid in helpers if is_alive(pid)])
+    assert left_behind(process.pid), "nobody could remove its directory"
+    private_directory().rmdir()
+    assert not left_behind(process.pid)
 
 
 def test_list_names_every_experiment_and_candidate() -> None:

@@ -6,12 +6,11 @@ import os
 import random
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.exceptions import NoArgsIsHelpError
 from rich.console import Console
 
 from nearcache.errors import LabError
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
     from nearcache.lab.model import Candidate
     from nearcache.lab.sample import Sample
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 
-class Names(click.ParamType[list[str]]):
-    """Names separated by commas."""
 
-    name = "a,b"
+def names_option(flag: str, help_text: str) -> Callable[[Command], Command]:
+    """An option that takes names separated by commas."""
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
-        if isinstance(value, list):
-            return value
+    def split(_ctx: click.Context, _param: click.Parameter, value: str) -> list[str]:
         return [name.strip() for name in value.split(",") if name.strip()]
+
+    return click.option(flag, metavar="A,B", default="", callback=split, help=help_text)
 
 
 class OneLine(click.Group):
@@ -38,9 +37,9 @@ class OneLine(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except NoArgsIsHelpError:
-            raise
         except click.UsageError as error:
+            if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2
+                raise
             where = error.ctx.command_path if error.ctx else ctx.command_path
             text = error.format_message().rstrip(".")
             raise LabError(f"{text}; see `{where} --help`") from error
@@ -74,12 +73,12 @@ def list_() -> None:
     show_default=True,
     help="Directory for the JSON and the HTML page.",
 )
-@click.option("--candidates", type=Names(), default="", help="Only these. See `lab list`.")
-@click.option("--payloads", type=Names(), default="", help="Only these, for example S,H.")
-@click.option("--operations", type=Names(), default="", help="Only these, for example get,set.")
+@names_option("--candidates", "Only these. See `lab list`.")
+@names_option("--payloads", "Only these, for example S,H.")
+@names_option("--operations", "Only these, for example get,set.")
 @click.option("--seed", type=int, help="Repeat the order and the values of an earlier run.")
 @click.option("--settings", metavar="MODULE", help="Your settings module, to measure your caches.")
-@click.option("--alias", type=Names(), default="", help="Which of your caches; all if not given.")
+@names_option("--alias", "Which of your caches; all if not given.")
 @click.option("--redis-server", metavar="PATH", help="The redis-server to start.")
 @click.option("--memcached", metavar="PATH", help="The memcached to start.")
 def run(

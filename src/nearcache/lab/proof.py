@@ -62,7 +62,10 @@ def redis_parser(cache: Any) -> str | None:
     if client is None:
         return None
     pool = client.connection_pool
-    connection = pool.get_connection()
+    try:
+        connection = pool.get_connection()
+    except TypeError:  # redis-py before 5.3 wants the name of a command
+        connection = pool.get_connection("PING")
     try:
         parser = getattr(connection, "_parser", None)
         return f"{type(parser).__module__}.{type(parser).__qualname__}"

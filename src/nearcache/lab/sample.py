@@ -193,14 +193,14 @@ class Sample:
         return any(cell.count for cell in self.cells.values())
 
     @property
-    def round_count(self) -> int:
-        found = {
+    def rounds(self) -> set[tuple[int, int]]:
+        """All (repetition, round) that have numbers."""
+        return {
             (repetition, number)
             for cell in self.cells.values()
             for repetition, numbers in cell.medians.items()
             for number in numbers
         }
-        return len(found)
 
     def write(self, path: Path) -> None:
         """Replace the file in one step, so that a kill leaves the previous one."""

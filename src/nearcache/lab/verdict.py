@@ -128,7 +128,7 @@ def _warnings(analysis: Analysis) -> list[str]:
                 f"under two names differed by {math.expm1(floor):.0%}. Measure again on a quiet "
                 "machine before you act on small differences."
             )
-    rounds = analysis.sample.round_count
+    rounds = len(analysis.sample.rounds)
     if 0 < rounds < FEW_ROUNDS:
         found.append(f"Only {rounds} rounds fitted into the time; the intervals are rough.")
     if not analysis.floors:

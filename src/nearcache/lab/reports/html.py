@@ -51,6 +51,7 @@ def render(analysis: Analysis) -> str:
     cells = [_cell(analysis, *name) for name in analysis.cell_names]
     return environment.get_template("page.html.j2").render(
         about=sample.about,
+        rounds=sample.rounds,
         analysis=analysis,
         advice=recommend(analysis),
         mix=describe_mix(analysis) if analysis.ranking else "",

@@ -51,7 +51,7 @@ def report_parts(
 def _heading(analysis: Analysis) -> RenderableType:
     about = analysis.sample.about
     machine = about["machine"]
-    plan = about["plan"]
+    rounds = analysis.sample.rounds
     lines = [
         Text(about["question"], style="bold"),
         Text(
@@ -59,7 +59,7 @@ def _heading(analysis: Analysis) -> RenderableType:
             f"kernel {machine['kernel']}"
         ),
         Text(
-            f"{analysis.sample.round_count} rounds in {plan['repetitions']} sets of fresh "
+            f"{len(rounds)} rounds in {len({r for r, _ in rounds})} sets of fresh "
             f"processes, {about['seconds']:.0f} s, seed {about['seed']}. Client and server share "
             f"CPU {about['cpu']}."
         ),
