@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import sys
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -186,6 +188,44 @@ def test_a_weak_reference_s_callback_may_use_the_cache(cache: SharedMemoryCache)
     assert read_often(cache) == frozenset({2})
     assert watched() is None
     assert seen == [frozenset({2})]
+
+
+def test_threads_never_see_another_key_s_or_a_changed_value(cache: SharedMemoryCache) -> None:
+    makers: list[Callable[[int, int], Any]] = [
+        lambda key, turn: {"key": key, "turn": turn},
+        lambda key, turn: [key, turn, 1.5],
+        lambda key, turn: (key, frozenset({turn})),
+        lambda key, turn: {"key": key, "rows": [{"turn": turn}]},
+    ]
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        for turn in range(2_000):
+            key = (seed + turn * 7) % 5
+            if turn % 5 == 0:
+                cache.set(str(key), makers[turn % 4](key, turn))
+            value = cache.get(str(key))
+            if isinstance(value, dict):
+                found = value.pop("key", None)
+            else:
+                found = value[0]
+            if found != key:
+                wrong.append((key, value))
+            if isinstance(value, list):
+                value.clear()
+
+    with ThreadPoolExecutor(4) as pool:
+        switch_s, thresholds = sys.getswitchinterval(), gc.get_threshold()
+        sys.setswitchinterval(1e-5)
+        gc.set_threshold(1)  # finalizers and switches wherever something is allocated
+        try:
+            for key in range(5):
+                cache.set(str(key), makers[0](key, 0))
+            list(pool.map(work, range(4)))
+        finally:
+            sys.setswitchinterval(switch_s)
+            gc.set_threshold(*thresholds)
+    assert not wrong
 
 
 def test_many_keys_stay_right_under_a_small_table(cache: SharedMemoryCache) -> None:
