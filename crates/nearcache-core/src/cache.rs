@@ -4,17 +4,17 @@
 //! that kills its process.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::error::Error;
 use crate::layout::{Config, Geometry, NAMED_LOCKS, control};
-use crate::lock::{Busy, Inherited, Locks, Wait};
+use crate::lock::{Busy, Inherited, Locks, PATIENCE_MS, Wait};
 use crate::mem::{Boxed, Counting, Mem};
 use crate::named_locks::NamedLocks;
 use crate::process::{self, ProcessSlot};
 use crate::record::{self, MAX_KEY_BYTES};
-use crate::region::Region;
-use crate::shard::{Buffer, Found, Item, Key, Look, Place, Seen, Shard};
+use crate::region::{OPEN_TIMEOUT, Region};
+use crate::shard::{Buffer, Found, Item, Key, Look, Place, Seen, Shard, hash_of};
 use crate::stats::{COUNTER_NAMES, Counter, POLICY_NAMES, PolicyCounter};
 use crate::write::{Added, Draft, Incr, MAIN, SMALL, Stored};
 
@@ -33,7 +33,18 @@ pub struct Cache<M: Mem> {
     locks: Locks,
     seed: u64,
     process: [AtomicUsize; 2],
+    identity: AtomicU64,
+    /// By shard: since when its lock has been busy without any write, 0 if not.
+    stuck: Vec<Stuck>,
+    hopeless: AtomicBool,
     pub(crate) epoch: u32,
+}
+
+/// A lock that stays busy, as this process sees it.
+#[derive(Default)]
+struct Stuck {
+    since_ms: AtomicU64,
+    version: AtomicU64,
 }
 
 impl Cache<Boxed> {
@@ -59,7 +70,7 @@ impl Cache<Counting> {
         config: &Config,
         kill_before: u64,
     ) -> Result<Self, Error> {
-        let region = Region::open(base, config)?;
+        let region = Region::open(base, config, OPEN_TIMEOUT, None)?;
         let Region {
             mapped,
             geometry,
@@ -78,12 +89,16 @@ impl Cache<Counting> {
 impl<M: Mem> Cache<M> {
     pub(crate) fn new(mem: M, geometry: Geometry, locks: Locks, seed: u64) -> Self {
         assert!(mem.words() >= geometry.total_words);
+        let stuck = (0..geometry.shards).map(|_| Stuck::default()).collect();
         let cache = Self {
             mem,
             geometry,
             locks,
             seed,
             process: Default::default(),
+            identity: AtomicU64::new(0),
+            stuck,
+            hopeless: AtomicBool::new(false),
             epoch: 0,
         };
         cache.enter_process();
@@ -95,6 +110,8 @@ impl<M: Mem> Cache<M> {
         let [at, shared] = ProcessSlot::claim(&self.mem).into_parts();
         self.process[0].store(at, Relaxed);
         self.process[1].store(shared, Relaxed);
+        self.identity
+            .store(process::identity_of_this_process(), Relaxed);
     }
 
     /// Counts something.
@@ -109,7 +126,7 @@ impl<M: Mem> Cache<M> {
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         Key {
             bytes,
-            hash: xxhash_rust::xxh3::xxh3_64_with_seed(bytes, self.seed),
+            hash: hash_of(bytes, self.seed),
         }
     }
 
@@ -391,7 +408,7 @@ impl<M: Mem> Cache<M> {
 
     /// Items held, those expired but not yet removed included.
     pub fn len(&self) -> u64 {
-        self.shards().map(|shard| shard.items()).sum()
+        saturating_sum(self.shards().map(|shard| shard.items()))
     }
 
     /// Whether there is no item.
@@ -401,7 +418,7 @@ impl<M: Mem> Cache<M> {
 
     /// All counters of all processes, and the fill.
     pub fn stats(&self, now_ms: u64) -> Vec<(&'static str, u64)> {
-        let sum = |at: usize| self.shards().map(|shard| shard.word(at)).sum::<u64>();
+        let sum = |at: usize| saturating_sum(self.shards().map(|shard| shard.word(at)));
         let mut stats = Vec::new();
         for (counter, name) in COUNTER_NAMES.iter().enumerate() {
             stats.push((*name, process::total(&self.mem, counter)));
@@ -411,11 +428,11 @@ impl<M: Mem> Cache<M> {
         }
         let live = self
             .shards()
-            .map(|shard| shard.live_words(SMALL) + shard.live_words(MAIN));
+            .flat_map(|shard| [shard.live_words(SMALL), shard.live_words(MAIN)]);
         let shards = self.geometry.shards as u64;
         stats.extend([
             ("items", self.len()),
-            ("live_bytes", live.sum::<u64>() * 8),
+            ("live_bytes", saturating_sum(live).saturating_mul(8)),
             (
                 "capacity_bytes",
                 self.geometry.capacity_words() * 8 * shards,
@@ -582,14 +599,47 @@ impl<M: Mem> Cache<M> {
         if wait != Wait::Try {
             self.count(Counter::Waits);
         }
-        self.locks.with(number, wait, |inherited| {
+        let result = self.locks.with(number, wait, |inherited| {
+            shard.set_word(control::OWNER, self.identity.load(Relaxed));
             shard.normalise_locked();
             if inherited == Inherited::OwnerDied {
                 shard.count(PolicyCounter::Recoveries, 1);
                 shard.recount_locked();
             }
-            work(&shard)
-        })
+            let result = work(&shard);
+            shard.set_word(control::OWNER, 0);
+            result
+        });
+        match result {
+            Err(Busy) if wait != Wait::Try => self.note_busy(&shard),
+            Ok(_) if self.stuck[number].since_ms.load(Relaxed) != 0 => {
+                self.stuck[number].since_ms.store(0, Relaxed);
+            }
+            _ => {}
+        }
+        result
+    }
+
+    /// Finds out whether a lock is hopeless: taken for seconds, nothing written
+    /// meanwhile, and its owner gone or never there. (A stopped owner is neither.)
+    fn note_busy(&self, shard: &Shard<M>) {
+        let stuck = &self.stuck[shard.number as usize];
+        let (now_ms, version) = (crate::clock::now_ms(), shard.word(control::VERSION));
+        let since_ms = stuck.since_ms.load(Relaxed);
+        if since_ms == 0 || stuck.version.load(Relaxed) != version {
+            stuck.version.store(version, Relaxed);
+            stuck.since_ms.store(now_ms, Relaxed);
+        } else if now_ms.saturating_sub(since_ms) >= PATIENCE_MS {
+            let owner = shard.word(control::OWNER);
+            if owner == 0 || !process::is_alive(owner) {
+                self.hopeless.store(true, Relaxed);
+            }
+        }
+    }
+
+    /// Whether a shard's lock will never be free again.
+    pub(crate) fn has_hopeless_lock(&self) -> bool {
+        self.hopeless.load(Relaxed)
     }
 }
 
@@ -603,6 +653,11 @@ pub enum LockTableError {
 }
 
 const _: () = assert!(NAMED_LOCKS == 1024);
+
+/// The words summed may be damaged.
+fn saturating_sum(words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(0, u64::saturating_add)
+}
 
 fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>, &mut Buffer) -> R) -> R {
     SCRATCH.with_borrow_mut(|(words, buffer)| {

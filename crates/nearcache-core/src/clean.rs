@@ -26,7 +26,7 @@ use crate::mem::Mem;
 use crate::record::{self, Header};
 use crate::shard::{Shard, slot_word};
 use crate::stats::PolicyCounter;
-use crate::write::{MAIN, SMALL};
+use crate::write::{MAIN, SMALL, SWEEP_EVERY};
 
 /// Uses in the small ring that earn a place in main.
 const PROMOTE_AT: u8 = 2;
@@ -48,8 +48,12 @@ enum Mode {
 }
 
 impl<M: Mem> Shard<'_, M> {
-    /// Frees enough pages to append `words` words to either ring.
+    /// Frees enough pages to append `words` words to either ring; now and then
+    /// looks for what is over.
     pub fn make_room_locked(&self, words: usize, now_ms: u64) {
+        if self.word(control::VERSION).is_multiple_of(SWEEP_EVERY) {
+            self.sweep_bucket_locked(now_ms);
+        }
         let needed = (words as u64 >> self.geo.page_shift) + 1 + RESERVE_PAGES;
         let mut cleaned = 0_u64;
         if self.free_pages() < needed {
@@ -83,8 +87,8 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     fn has_garbage(&self) -> bool {
-        let live = self.live_words(SMALL) + self.live_words(MAIN);
-        live * MAX_LIVE.1 < self.geo.capacity_words() * MAX_LIVE.0
+        let live = self.live_words(SMALL).saturating_add(self.live_words(MAIN));
+        live.saturating_mul(MAX_LIVE.1) < self.geo.capacity_words() * MAX_LIVE.0
     }
 
     fn ring_to_clean(&self, mode: Mode) -> usize {
@@ -232,6 +236,7 @@ impl<M: Mem> Shard<'_, M> {
     /// After the death of an owner: the hints may be off, and a damaged file is
     /// best noticed now. Sets the hints right, or clears the shard.
     pub fn recount_locked(&self) {
+        self.reclaim_pages_locked();
         let mut items = 0;
         for ring in [SMALL, MAIN] {
             let mut live = 0;

@@ -24,7 +24,7 @@ const WAYS: usize = GHOST_SET_WORDS * 2;
 impl<M: Mem> Shard<'_, M> {
     /// Remembers a key that is being evicted with its record of `words` words.
     pub(crate) fn ghost_insert_locked(&self, hash: u64, words: usize) {
-        let clock = self.word(control::GHOST_CLOCK) + words as u64;
+        let clock = self.word(control::GHOST_CLOCK).wrapping_add(words as u64);
         self.set_word(control::GHOST_CLOCK, clock);
         let now = self.ghost_time(clock);
         let oldest = (0..WAYS).max_by_key(|way| age(self.ghost_entry(hash, *way), now));

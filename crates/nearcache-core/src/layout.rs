@@ -8,7 +8,7 @@
 //!
 //! shard   line 0-1       mutex (128 bytes reserved)
 //!         line 2         writer: head[2] tail[2] version sweep_cursor page_cursor ghost_clock
-//!         line 3         hints: live[2] items been_full
+//!         line 3         hints: live[2] items been_full owner
 //!         line 4         reader: safe_tail[2]
 //!         line 5-6       counters of the policy, written under the lock
 //!         ...            page table: 2 rings x table_len words
@@ -125,6 +125,8 @@ pub(crate) mod control {
     pub const ITEMS: usize = 26;
     /// Not 0 once room had to be made: the shard has been full.
     pub const BEEN_FULL: usize = 27;
+    /// Who holds the lock, 0 for nobody: only looked at when it stays taken.
+    pub const OWNER: usize = 28;
     pub const SAFE_TAIL: usize = 32; // [ring]
     pub const COUNTERS: usize = 40;
     pub const WORDS: usize = 64;

@@ -18,6 +18,9 @@ pub const TIMEOUT_ATOMIC: Duration = Duration::from_millis(250);
 /// critical section is shorter than giving up the GIL and taking it again.
 const SPINS: u32 = 200;
 
+/// How long a lock must stay taken before anybody asks whether it is hopeless.
+pub(crate) const PATIENCE_MS: u64 = 5000;
+
 /// How long to wait for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {

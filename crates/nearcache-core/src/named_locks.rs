@@ -44,7 +44,7 @@ impl<M: Mem> NamedLocks<'_, M> {
             }
         }
         let at = free.ok_or(())?;
-        let token = self.load(header::TOKEN) + 1;
+        let token = self.load(header::TOKEN).wrapping_add(1);
         self.store(header::TOKEN, token);
         self.store(at + OWNER, 0);
         self.store(at + NAME, name[0]);

@@ -88,7 +88,7 @@ impl ProcessSlot {
         if self.shared {
             mem.add(at, 1);
         } else {
-            mem.store(at, mem.load(at, Relaxed) + 1, Relaxed);
+            mem.store(at, mem.load(at, Relaxed).wrapping_add(1), Relaxed);
         }
     }
 }

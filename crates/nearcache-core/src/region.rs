@@ -27,8 +27,8 @@ use crate::layout::{
 use crate::lock::Locks;
 use crate::mem::{Mapped, Mem};
 
-/// Longest wait for another process that is making the file right now.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait, at the start, for another process that is making the file.
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 const OPENING_BYTE: i64 = 0;
 const PRESENCE_BYTE: i64 = 1;
 
@@ -58,14 +58,20 @@ fn with_suffix(base: &Path, suffix: &str) -> PathBuf {
 }
 
 impl Region {
-    /// Opens the cache at `base`, making it if there is none.
-    pub fn open(base: &Path, config: &Config) -> Result<Self, Error> {
+    /// Opens the cache at `base`, making it if there is none. A file whose inode
+    /// is `useless` is replaced.
+    pub fn open(
+        base: &Path,
+        config: &Config,
+        patience: Duration,
+        useless: Option<u64>,
+    ) -> Result<Self, Error> {
         let wanted = Geometry::new(config)?;
         private_directory(base)?;
         let presence = lock_file(base)?;
-        wait_for_range(&presence, OPENING_BYTE, base)?;
+        wait_for_range(&presence, OPENING_BYTE, patience, base)?;
         let alone = try_range(&presence, PRESENCE_BYTE, libc::F_WRLCK);
-        let opened = Self::open_alone_or_not(base, config, wanted, alone);
+        let opened = Self::open_alone_or_not(base, config, wanted, alone, useless);
         // Presence is shared by all users; taking it shared gives up exclusiveness.
         try_range(&presence, PRESENCE_BYTE, libc::F_RDLCK);
         try_range(&presence, OPENING_BYTE, libc::F_UNLCK);
@@ -77,6 +83,7 @@ impl Region {
         config: &Config,
         wanted: Geometry,
         alone: bool,
+        useless: Option<u64>,
     ) -> Result<Opened, Error> {
         let path = data_path(base);
         let file = match open_private(&path, false) {
@@ -85,6 +92,10 @@ impl Region {
             Err(OpenFailure::Error(error)) => return Err(error),
         };
         let opened = Opened::attach(file, &path)?;
+        if useless == Some(opened.inode) {
+            let notice = "a lock of the cache file stayed taken by nobody; it was made anew";
+            return Opened::create(base, config, &wanted, Some(notice.into()));
+        }
         let there = &opened.geometry;
         if opened.mapped.load(header::BOOT_ID, Relaxed) != boot_id()[0]
             || opened.mapped.load(header::BOOT_ID + 1, Relaxed) != boot_id()[1]
@@ -111,6 +122,17 @@ impl Region {
                 notice: Some(notice),
                 ..o
             });
+        }
+        if opened.has_a_stuck_lock() {
+            if !alone {
+                return Err(Error::Refused(format!(
+                    "{}: a lock in it is damaged; stop the processes that use it, the next one \
+                     makes it anew",
+                    opened.path.display()
+                )));
+            }
+            let notice = "a lock in the cache file was damaged; it was made anew and starts empty";
+            return Opened::create(base, config, &wanted, Some(notice.into()));
         }
         opened.admitted(alone)
     }
@@ -436,14 +458,14 @@ fn try_range(file: &File, start: i64, kind: i32) -> bool {
     unsafe { libc::fcntl(file.as_raw_fd(), SET_LOCK, &range) == 0 }
 }
 
-fn wait_for_range(file: &File, start: i64, base: &Path) -> Result<(), Error> {
-    let end = Instant::now() + OPEN_TIMEOUT;
+fn wait_for_range(file: &File, start: i64, patience: Duration, base: &Path) -> Result<(), Error> {
+    let end = Instant::now() + patience;
     while !try_range(file, start, libc::F_WRLCK) {
         if Instant::now() > end {
             return Err(Error::Io(format!(
-                "{}: another process has been opening the cache for {} s; is it stopped?",
+                "{}: another process has been opening the cache for {} ms; is it stopped?",
                 base.display(),
-                OPEN_TIMEOUT.as_secs()
+                patience.as_millis()
             )));
         }
         std::thread::sleep(Duration::from_millis(2));

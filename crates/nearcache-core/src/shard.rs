@@ -27,7 +27,7 @@ use crate::record::{self, HEADER_WORDS, Header};
 pub(crate) const CHAIN: usize = 8;
 /// Times a reader starts again when a record moved under it, then it is a miss.
 const MAX_RETRIES: usize = 8;
-const OFFSET_MASK: u64 = (1 << 48) - 1;
+pub(crate) const OFFSET_MASK: u64 = (1 << 48) - 1;
 
 /// A key and its hash.
 #[derive(Debug, Clone, Copy)]
@@ -122,6 +122,12 @@ pub(crate) struct Shard<'a, M: Mem> {
     pub seed: u64,
 }
 
+/// Hash of a key: seeded per file.
+#[inline]
+pub(crate) fn hash_of(key: &[u8], seed: u64) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
+}
+
 /// Slot word of a record.
 #[inline]
 pub(crate) fn slot_word(hash: u64, ring: usize, offset: u64) -> u64 {
@@ -204,13 +210,19 @@ impl<'a, M: Mem> Shard<'a, M> {
         safe_tail.wrapping_add(word.wrapping_sub(safe_tail) & OFFSET_MASK)
     }
 
+    /// The word that leads to a page of a ring.
+    #[inline]
+    pub fn page_table_entry(&self, ring: usize, page_number: u64) -> usize {
+        self.geo.page_table
+            + ring * self.geo.table_len
+            + (page_number as usize & (self.geo.table_len - 1))
+    }
+
     /// Where a word of a ring is in memory; `None` if the page table is damaged.
     #[inline]
     pub fn locate(&self, ring: usize, offset: u64) -> Option<usize> {
         let page_number = offset >> self.geo.page_shift;
-        let entry = self.geo.page_table
-            + ring * self.geo.table_len
-            + (page_number as usize & (self.geo.table_len - 1));
+        let entry = self.page_table_entry(ring, page_number);
         let page = self.mem.load(self.base + entry, Relaxed) as usize;
         (page < self.geo.pages).then(|| {
             let inside = (offset & (self.geo.page_words() - 1)) as usize;
@@ -464,9 +476,11 @@ impl<'a, M: Mem> Shard<'a, M> {
             let (true, true, Some(expires_at_ms)) = (copied, self.live(word), expires) else {
                 continue;
             };
-            if !record::is_over(expires_at_ms, now_ms) {
+            let key = &record::bytes(&words[HEADER_WORDS..])[..header.key_len];
+            // The checksum would need the value; a damaged key shows by its hash.
+            if !record::is_over(expires_at_ms, now_ms) && hash_of(key, self.seed) == header.hash {
                 each(Item {
-                    key: &record::bytes(&words[HEADER_WORDS..])[..header.key_len],
+                    key,
                     value_len: header.value_len(),
                     tag: header.tag,
                     expires_at_ms,

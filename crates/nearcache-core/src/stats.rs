@@ -65,9 +65,11 @@ pub enum Counter {
     Damaged,
     /// Values that the caller could not decode.
     Undecodable,
+    /// The file was gone or useless and could not be made anew; tried again each second.
+    ReopenFailed,
 }
 
-pub(crate) const COUNTER_NAMES: [&str; 11] = [
+pub(crate) const COUNTER_NAMES: [&str; 12] = [
     "hits",
     "misses",
     "expired",
@@ -79,4 +81,5 @@ pub(crate) const COUNTER_NAMES: [&str; 11] = [
     "torn",
     "damaged",
     "undecodable",
+    "reopen_failed",
 ];

@@ -6,6 +6,10 @@
 //! make a new one. So about once a second an operation looks whether the name
 //! still leads to the file; if not, it opens what is there now. The old mapping
 //! is never undone: other threads may be reading it.
+//!
+//! The same look replaces a file with a hopeless lock: one that stays taken though
+//! nobody has it (a damaged mutex). It is never stolen in place, because a process
+//! that was stopped inside would go on writing; in a new file nobody is inside.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -17,8 +21,10 @@ use crate::cache::Cache;
 use crate::clock::now_ms;
 use crate::error::Error;
 use crate::layout::Config;
+use crate::lock::TIMEOUT_SET;
 use crate::mem::Mapped;
-use crate::region::Region;
+use crate::region::{OPEN_TIMEOUT, Region};
+use crate::stats::Counter;
 
 const LOOK_EVERY_MS: u64 = 1000;
 
@@ -49,7 +55,8 @@ impl Store {
     ///
     /// [`Error`] if the file cannot be made, or must not be trusted.
     pub fn open(base: &Path, config: &Config) -> Result<Self, Error> {
-        let opened = Opened::new(base, config, 1)?;
+        let region = Region::open(base, config, OPEN_TIMEOUT, None)?;
+        let opened = Opened::new(region, 1);
         Ok(Self {
             base: base.to_owned(),
             config: config.clone(),
@@ -110,28 +117,32 @@ impl Store {
         self.next_look_ms.store(now_ms + LOOK_EVERY_MS, Relaxed);
         let inode = |path| std::fs::metadata(path).map(|m| std::os::unix::fs::MetadataExt::ino(&m));
         let current = self.current();
-        if inode(&current.path).is_ok_and(|inode| inode == current.inode) {
+        let useless = current.cache.has_hopeless_lock().then_some(current.inode);
+        if useless.is_none() && inode(&current.path).is_ok_and(|inode| inode == current.inode) {
             return;
         }
         // One thread opens; the others go on with the old file for a moment.
         let Ok(_guard) = self.opening.try_lock() else {
             return;
         };
-        // If it cannot be opened, the old file still works for this process and
-        // the next look tries again.
-        if let Ok(opened) = Opened::new(&self.base, &self.config, current.cache.epoch + 1) {
-            self.opened.store(Box::into_raw(Box::new(opened)), Release);
+        // Called in the middle of an operation: no longer than a write may wait.
+        match Region::open(&self.base, &self.config, TIMEOUT_SET, useless) {
+            Ok(region) => {
+                let opened = Opened::new(region, current.cache.epoch + 1);
+                self.opened.store(Box::into_raw(Box::new(opened)), Release);
+            }
+            // The old file still works for this process; the next look tries again.
+            Err(_) => current.cache.count(Counter::ReopenFailed),
         }
     }
 }
 
 impl Opened {
-    fn new(base: &Path, config: &Config, epoch: u32) -> Result<Self, Error> {
-        let region = Region::open(base, config)?;
+    fn new(region: Region, epoch: u32) -> Self {
         let size_bytes = region.geometry.total_words as u64 * 8;
         let mut cache = Cache::new(region.mapped, region.geometry, region.locks, region.seed);
         cache.epoch = epoch;
-        Ok(Self {
+        Self {
             cache,
             path: region.path,
             inode: region.inode,
@@ -139,6 +150,6 @@ impl Opened {
             created: region.created,
             notice: region.notice,
             _presence: region.presence,
-        })
+        }
     }
 }

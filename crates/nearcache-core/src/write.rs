@@ -14,16 +14,18 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::layout::{BUCKET_SLOTS, control};
+use crate::layout::{BUCKET_SLOTS, BUCKET_WORDS, control};
 use crate::mem::Mem;
 use crate::record::{self, TAG_INT};
-use crate::shard::{Buffer, CHAIN, Key, Look, Place, Seen, Shard, ring_of, slot_word};
+use crate::shard::{Buffer, CHAIN, Key, Look, OFFSET_MASK, Place, Seen, Shard, ring_of, slot_word};
 use crate::stats::PolicyCounter;
 
 pub(crate) const SMALL: usize = 0;
 pub(crate) const MAIN: usize = 1;
+/// No ring ever gets here: at 100 GB/s it would take a decade.
+const END_OF_TIME: u64 = 1 << 62;
 /// Writes between two looks of the sweeper at a bucket.
-const SWEEP_EVERY: u64 = 8;
+pub(crate) const SWEEP_EVERY: u64 = 8;
 
 /// What `set` did.
 #[derive(Debug, Clone, Copy)]
@@ -70,14 +72,45 @@ impl<M: Mem> Shard<'_, M> {
     pub fn normalise_locked(&self) {
         for ring in [SMALL, MAIN] {
             let safe_tail = self.word(control::SAFE_TAIL + ring);
-            // A crash inside `clear` or `clean_page` leaves tail behind (I1).
+            // A crash inside `clear` leaves tail behind (I1).
             if self.word(control::TAIL + ring) < safe_tail {
                 self.set_word(control::TAIL + ring, safe_tail);
             }
-            if self.word(control::HEAD + ring) < safe_tail {
-                self.set_word(control::HEAD + ring, safe_tail);
+        }
+        if !(self.window_is_sane(SMALL) && self.window_is_sane(MAIN)) {
+            self.reset_locked();
+        }
+    }
+
+    /// Whether a ring's words can be true (I1): what follows may then subtract
+    /// them and walk from one to the next without an end out of sight.
+    fn window_is_sane(&self, ring: usize) -> bool {
+        let [safe_tail, tail, head] =
+            [control::SAFE_TAIL, control::TAIL, control::HEAD].map(|at| self.word(at + ring));
+        let room = (self.geo.pages as u64) << self.geo.page_shift;
+        safe_tail <= tail && tail <= head && head - safe_tail <= room && head < END_OF_TIME
+    }
+
+    /// Starts a shard again whose control words are damaged.
+    ///
+    /// Its slots are emptied one by one: with `safe_tail` in doubt the window
+    /// test is in doubt. The rings go on where `head` is, modulo what a slot word
+    /// holds of it, so that offsets stay far from the end of 64 bits. Killed in
+    /// between, the next owner finds the words as bad, or the slots empty.
+    fn reset_locked(&self) {
+        self.count(PolicyCounter::Resets, 1);
+        let index = self.base + self.geo.index;
+        for bucket in (index..).step_by(BUCKET_WORDS).take(self.geo.buckets) {
+            for slot in bucket..bucket + BUCKET_SLOTS {
+                self.mem.store(slot, 0, Release);
             }
         }
+        for ring in [SMALL, MAIN] {
+            let head = self.word(control::HEAD + ring) & OFFSET_MASK;
+            self.set_word(control::HEAD + ring, head);
+            self.set_word(control::TAIL + ring, head);
+        }
+        self.clear_locked();
     }
 
     /// The slot of a key, expired or not. Under the lock a slot can only empty.
@@ -260,11 +293,12 @@ impl<M: Mem> Shard<'_, M> {
             Some(seen) => ring_of(seen.word),
             None => self.ring_for_new_locked(key.hash, words),
         };
-        let version = self.word(control::VERSION) + 1;
+        let version = self.word(control::VERSION).wrapping_add(1);
         self.set_word(control::VERSION, version);
         record::seal(draft.words, draft.body_hash, version);
         let Some(offset) = self.append_locked(ring, draft.words) else {
             self.count(PolicyCounter::NoRoom, 1);
+            self.reclaim_pages_locked();
             if let Some(seen) = existing {
                 self.take(seen.slot, seen.word, seen.header.words);
             }
@@ -277,9 +311,6 @@ impl<M: Mem> Shard<'_, M> {
         };
         self.mem.add(self.base + control::LIVE + ring, words as u64);
         self.mem.add(self.base + control::ITEMS, 1);
-        if version.is_multiple_of(SWEEP_EVERY) {
-            self.sweep_bucket_locked();
-        }
         Some(self.place(slot, word, key.hash))
     }
 
@@ -371,12 +402,11 @@ impl<M: Mem> Shard<'_, M> {
 
     /// Looks at one bucket and drops what is over or no longer there, so that
     /// expired values do not stay until their turn in the ring comes.
-    fn sweep_bucket_locked(&self) {
+    pub fn sweep_bucket_locked(&self, now_ms: u64) {
         let cursor = self.word(control::SWEEP);
-        self.set_word(control::SWEEP, cursor + 1);
+        self.set_word(control::SWEEP, cursor.wrapping_add(1));
         let bucket = (cursor % self.geo.buckets as u64) as usize;
-        let at = self.base + self.geo.index + bucket * crate::layout::BUCKET_WORDS;
-        let now_ms = crate::clock::now_ms();
+        let at = self.base + self.geo.index + bucket * BUCKET_WORDS;
         for slot in at..at + BUCKET_SLOTS {
             let word = self.mem.load(slot, Acquire);
             if word == 0 {
@@ -400,6 +430,9 @@ impl<M: Mem> Shard<'_, M> {
     /// free. Room for a draft has been made before.
     pub fn append_locked(&self, ring: usize, words: &[u64]) -> Option<u64> {
         let head = self.word(control::HEAD + ring);
+        // `safe_tail` may have been moved by the owner before, whose fence does not
+        // order this owner's bytes: a reader who sees them must see it too.
+        self.mem.fence(Release);
         let mut done = 0;
         while done < words.len() {
             let at = head + done as u64;
@@ -420,9 +453,7 @@ impl<M: Mem> Shard<'_, M> {
 
     /// Makes sure that a page number of a ring has a page behind it (I6).
     fn page_for_writing_locked(&self, ring: usize, number: u64) -> Option<()> {
-        let entry = self.geo.page_table
-            + ring * self.geo.table_len
-            + (number as usize & (self.geo.table_len - 1));
+        let entry = self.page_table_entry(ring, number);
         let wanted = (number + 1) << 1 | ring as u64;
         let page = self.word(entry) as usize;
         if page < self.geo.pages && self.word(self.geo.descriptors + page) == wanted {
@@ -440,7 +471,7 @@ impl<M: Mem> Shard<'_, M> {
     /// taken to reach to `number`: the pages before it, in a record of several
     /// pages, are claimed already and `head` has yet to move.
     fn free_page_locked(&self, ring: usize, number: u64) -> Option<usize> {
-        let cursor = self.word(control::PAGE_CURSOR) as usize;
+        let cursor = self.word(control::PAGE_CURSOR) as usize % self.geo.pages;
         let mut windows = [self.window_pages(SMALL), self.window_pages(MAIN)];
         windows[ring].end = windows[ring].end.max(number + 1);
         let free = (0..self.geo.pages)
@@ -452,6 +483,23 @@ impl<M: Mem> Shard<'_, M> {
             })?;
         self.set_word(control::PAGE_CURSOR, free as u64 + 1);
         Some(free)
+    }
+
+    /// Frees the pages that claim a number inside a window to which the page table
+    /// leads elsewhere: a crash between the two stores of a claim leaves one, and
+    /// the room counted by windows would be missing it until its number is over.
+    pub fn reclaim_pages_locked(&self) {
+        let windows = [self.window_pages(SMALL), self.window_pages(MAIN)];
+        for page in 0..self.geo.pages {
+            let descriptor = self.word(self.geo.descriptors + page);
+            let ring = (descriptor & 1) as usize;
+            let number = (descriptor >> 1).wrapping_sub(1);
+            if windows[ring].contains(&number)
+                && self.word(self.page_table_entry(ring, number)) != page as u64
+            {
+                self.set_word(self.geo.descriptors + page, 0);
+            }
+        }
     }
 
     /// Page numbers that hold records of a ring, and the one being written.
@@ -486,7 +534,7 @@ impl<M: Mem> Shard<'_, M> {
 
     pub fn count(&self, counter: PolicyCounter, by: u64) {
         let at = control::COUNTERS + counter as usize;
-        self.set_word(at, self.word(at) + by);
+        self.set_word(at, self.word(at).wrapping_add(by));
     }
 
     /// The slot that holds exactly this word, if any does.
