@@ -11,6 +11,7 @@ A backend brings Django's own methods and the three properties at the head of
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -262,7 +263,8 @@ class Extras(BaseCache):
             timeout = self.default_timeout
         if timeout is None or timeout > ENDLESS_S:
             return None
-        return EXPIRED_MS if timeout <= 0 else self.clock.now_ms() + round(timeout * 1000)
+        # Rounded up: a timeout above 0 lets the value live, if not for long.
+        return EXPIRED_MS if timeout <= 0 else self.clock.now_ms() + math.ceil(timeout * 1000)
 
     def _key_space(self, version: int | None) -> KeySpace:
         space = KeySpace(

@@ -19,6 +19,7 @@ from typing import Protocol, Self
 
 from nearcache.clock import Clock, SystemClock
 from nearcache.errors import LockLost, LockNotAcquired
+from nearcache.keys import decode_key
 from nearcache.metrics import Counters
 
 logger = logging.getLogger("nearcache.locks")
@@ -64,6 +65,7 @@ class Lock:
         counters: Counters | None = None,
     ) -> None:
         self.name = name
+        self._shown = decode_key(name)
         self.token: int | None = None
         self._engine = engine
         self._ttl_ms = _ttl_ms(timeout_s)
@@ -145,7 +147,7 @@ class Lock:
 
     def _try(self) -> bool:
         if self.token is not None:
-            raise LockNotAcquired(f"lock {self.name!r} is already held by this object")
+            raise LockNotAcquired(f"lock {self._shown!r} is already held by this object")
         self.token = self._engine.lock_acquire(self.name, self._ttl_ms)
         return self.token is not None
 
@@ -155,19 +157,19 @@ class Lock:
 
     def _held_token(self) -> int:
         if self.token is None:
-            raise LockLost(f"lock {self.name!r} is not held: acquire it first")
+            raise LockLost(f"lock {self._shown!r} is not held: acquire it first")
         return self.token
 
     def _lost(self) -> LockLost:
         self.token = None
         self._counters.locks_lost += 1
         return LockLost(
-            f"lock {self.name!r} ran out or was taken over before its release;"
+            f"lock {self._shown!r} ran out or was taken over before its release;"
             " give it a longer timeout, or renew it"
         )
 
     def _not_acquired(self) -> LockNotAcquired:
-        return LockNotAcquired(f"lock {self.name!r} was held by somebody else for the whole wait")
+        return LockNotAcquired(f"lock {self._shown!r} was held by somebody else for the whole wait")
 
 
 def _ttl_ms(timeout_s: float | None) -> int:

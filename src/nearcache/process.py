@@ -18,7 +18,10 @@ _lock = threading.Lock()
 
 
 def once(key: Hashable, make: Callable[[], T]) -> T:
-    """What ``make`` returned when it was first called for ``key``; errors are not kept."""
+    """What ``make`` returned when it was first called for ``key``; errors are not kept.
+
+    ``make`` runs under this module's lock: it must not come back here.
+    """
     try:
         found: T = _made[key]
     except KeyError:

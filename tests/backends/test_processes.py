@@ -308,8 +308,9 @@ def test_without_settings_the_cache_has_its_place_and_works() -> None:
         (lambda path: path.chmod(0o755), {}, "chmod 700"),
         (lambda path: path.rmdir(), {"size": "900GB"}, "size"),
         (lambda path: (path.rmdir(), path.write_text("")), {}, "directory"),
+        (lambda path: None, {"max_item": "100MB"}, "max_item is too large"),
     ],
-    ids=["open to others", "no room", "a file where the directory should be"],
+    ids=["open to others", "no room", "a file for a directory", "sizes that do not fit"],
 )
 def test_a_place_that_cannot_be_used_is_one_clear_error(
     private_path: Path, prepare: Callable[[Path], object], options: dict[str, str], message: str

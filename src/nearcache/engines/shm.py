@@ -96,7 +96,10 @@ def open_existing(base: str) -> _core.Store:
 
 def _open(base: str, size_bytes: int | None, tuning: dict[str, int]) -> _core.Store:
     _make_private_directory(Path(base).parent)
-    store = _core.Store(base, size_bytes=size_bytes or _fitting_size_bytes(base), **tuning)
+    try:
+        store = _core.Store(base, size_bytes=size_bytes or _fitting_size_bytes(base), **tuning)
+    except ValueError as error:  # sizes that do not go together
+        raise RegionError(f"{data_path(base)}: {error}") from error
     if store.notice:
         logger.warning("%s: %s", store.path, store.notice)
     return store
