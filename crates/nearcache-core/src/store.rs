@@ -12,9 +12,8 @@
 //! that was stopped inside would go on writing; in a new file nobody is inside.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
 use crate::cache::Cache;
@@ -45,7 +44,9 @@ pub struct Store {
     config: Config,
     opened: AtomicPtr<Opened>,
     next_look_ms: AtomicU64,
-    opening: Mutex<()>,
+    /// The process that is opening another file right now, or was when this one
+    /// was forked off it.
+    opening: AtomicU32,
 }
 
 impl Store {
@@ -62,7 +63,7 @@ impl Store {
             config: config.clone(),
             opened: AtomicPtr::new(Box::into_raw(Box::new(opened))),
             next_look_ms: AtomicU64::new(now_ms() + LOOK_EVERY_MS),
-            opening: Mutex::new(()),
+            opening: AtomicU32::new(0),
         })
     }
 
@@ -121,10 +122,13 @@ impl Store {
         if useless.is_none() && inode(&current.path).is_ok_and(|inode| inode == current.inode) {
             return;
         }
-        // One thread opens; the others go on with the old file for a moment.
-        let Ok(_guard) = self.opening.try_lock() else {
+        // One thread opens; the others go on with the old file for a moment. Not a
+        // mutex, which a child would inherit locked.
+        let (me, opener) = (std::process::id(), self.opening.load(Relaxed));
+        let taken = self.opening.compare_exchange(opener, me, Acquire, Relaxed);
+        if opener == me || taken.is_err() {
             return;
-        };
+        }
         // Called in the middle of an operation: no longer than a write may wait.
         match Region::open(&self.base, &self.config, TIMEOUT_SET, useless) {
             Ok(region) => {
@@ -134,6 +138,7 @@ impl Store {
             // The old file still works for this process; the next look tries again.
             Err(_) => current.cache.count(Counter::ReopenFailed),
         }
+        self.opening.store(0, Release);
     }
 }
 
