@@ -309,8 +309,14 @@ def test_without_settings_the_cache_has_its_place_and_works() -> None:
         (lambda path: path.rmdir(), {"size": "900GB"}, "size"),
         (lambda path: (path.rmdir(), path.write_text("")), {}, "directory"),
         (lambda path: None, {"max_item": "100MB"}, "max_item is too large"),
+        pytest.param(
+            lambda path: os.chown(path, 4711, -1),
+            {},
+            "belongs to user 4711",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away"),
+        ),
     ],
-    ids=["open to others", "no room", "a file for a directory", "sizes that do not fit"],
+    ids=["open to others", "no room", "a file for a directory", "sizes that do not fit", "foreign"],
 )
 def test_a_place_that_cannot_be_used_is_one_clear_error(
     private_path: Path, prepare: Callable[[Path], object], options: dict[str, str], message: str
