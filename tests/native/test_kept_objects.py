@@ -205,10 +205,7 @@ def test_threads_never_see_another_key_s_or_a_changed_value(cache: SharedMemoryC
             if turn % 5 == 0:
                 cache.set(str(key), makers[turn % 4](key, turn))
             value = cache.get(str(key))
-            if isinstance(value, dict):
-                found = value.pop("key", None)
-            else:
-                found = value[0]
+            found = value.pop("key", None) if isinstance(value, dict) else value[0]
             if found != key:
                 wrong.append((key, value))
             if isinstance(value, list):
