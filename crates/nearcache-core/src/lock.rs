@@ -125,6 +125,28 @@ pub(crate) mod robust {
         }
     }
 
+    /// The part of a mutex that says what kind it is and never changes, given its
+    /// words. Not an interface, but as frozen as the size: programs have it compiled in.
+    pub fn kind(word: impl Fn(usize) -> u64) -> u64 {
+        match () {
+            () if cfg!(target_env = "gnu") && cfg!(target_pointer_width = "64") => {
+                word(2) & 0xffff_ffff
+            }
+            () if cfg!(target_env = "musl") => word(0) & 0xffff_ffff,
+            () => 0,
+        }
+    }
+
+    /// The kind of a mutex made by [`initialise`].
+    pub fn kind_made_here() -> u64 {
+        let mut fresh = [0_u64; 16];
+        const { assert!(size_of::<pthread_mutex_t>() <= size_of::<[u64; 16]>()) };
+        // SAFETY: aligned, large enough, and nobody else has it. It is dropped
+        // without being destroyed, which on Linux frees nothing.
+        unsafe { initialise(fresh.as_mut_ptr().cast()) };
+        kind(|word| fresh[word])
+    }
+
     /// # Safety
     ///
     /// `mutex` holds a mutex made by [`initialise`] and is mapped for ever.

@@ -25,6 +25,8 @@ use crate::layout::{
     PROCESS_SLOTS, PROCESS_WORDS, PROCESSES, READY, header,
 };
 use crate::lock::Locks;
+#[cfg(target_os = "linux")]
+use crate::lock::robust;
 use crate::mem::{Mapped, Mem};
 
 /// Longest wait, at the start, for another process that is making the file.
@@ -123,17 +125,6 @@ impl Region {
                 ..o
             });
         }
-        if opened.has_a_stuck_lock() {
-            if !alone {
-                return Err(Error::Refused(format!(
-                    "{}: a lock in it is damaged; stop the processes that use it, the next one \
-                     makes it anew",
-                    opened.path.display()
-                )));
-            }
-            let notice = "a lock in the cache file was damaged; it was made anew and starts empty";
-            return Opened::create(base, config, &wanted, Some(notice.into()));
-        }
         opened.admitted(alone)
     }
 }
@@ -194,6 +185,9 @@ impl Opened {
             .filter(|geometry| geometry.total_words as u64 * 8 == word(header::TOTAL_BYTES))
             .filter(|geometry| geometry.shards as u64 == word(header::SHARDS))
             .ok_or_else(|| foreign("is damaged (its header contradicts its size)"))?;
+        if !locks_are_locks(&mapped, &geometry) {
+            return Err(foreign("is damaged (a lock in it is none)"));
+        }
         Ok(Self {
             mapped,
             geometry,
@@ -322,12 +316,28 @@ fn initialise_locks(mapped: &Mapped, geometry: &Geometry) {
     for at in mutex_places(geometry) {
         // SAFETY: the mapping is for ever; the file is new, or this process is
         // the only one that has it (the presence lock), so nobody uses these.
-        unsafe { crate::lock::robust::initialise(mapped.address(at)) };
+        unsafe { robust::initialise(mapped.address(at)) };
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn initialise_locks(_: &Mapped, _: &Geometry) {}
+
+/// Whether every mutex is of the kind that this crate makes. With another kind
+/// libc may wait without an end or abort. That a lock is taken is no damage.
+#[cfg(target_os = "linux")]
+fn locks_are_locks(mapped: &Mapped, geometry: &Geometry) -> bool {
+    let libc_is_ours = mapped.load(header::LIBC, Relaxed) == libc_flavour();
+    let wanted = robust::kind_made_here();
+    let is_lock = |at: &usize| robust::kind(|word| mapped.load(at + word, Relaxed)) == wanted;
+    // Locks of another libc are made anew, or the file is refused: `admitted`.
+    !libc_is_ours || mutex_places(geometry).iter().all(is_lock)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn locks_are_locks(_: &Mapped, _: &Geometry) -> bool {
+    true
+}
 
 #[cfg(target_os = "linux")]
 fn locks_of(opened: &Opened) -> Locks {
