@@ -1,0 +1,223 @@
+"""The killer: keeps workers busy on two stores, and kills or stops one every 1 to 50 ms.
+
+    rig      forks workers, the checker, and at last a fresh process that inspects all;
+             forks a worker again as soon as it was killed
+    killer   four times in five SIGKILL; else SIGSTOP, and up to 100 ms later SIGCONT or SIGKILL
+
+A round ends with a fault, or by killing everybody at once. A fault is a file in
+``plan.faults``, a process that ended by itself, or one that hangs.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from tests.torture import worker
+from tests.torture.plan import Plan
+
+PAUSE_S = (0.001, 0.050)
+STOP_S = 0.100
+HANGS_AFTER_S = 60.0
+
+
+class Fault(Exception):
+    """The round has failed; the text says how."""
+
+
+@dataclass
+class Round:
+    """What a round came to."""
+
+    seconds: float = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Rig:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.random = random.Random(plan.seed)
+        self.pids: dict[int, int] = {}  # of each worker
+        self.stopped: set[int] = set()
+        self.counts: Counter[str] = Counter()
+        self.ended: dict[int, int] = {}  # status of children that were reaped
+        self.lives = 0
+        self.events: list[tuple[float, int, Callable[[], None]]] = []
+
+    def run(self, seconds: float, progress: Callable[[str], None]) -> Round:
+        started_s = time.monotonic()
+        try:
+            self.start()
+            self.torture(started_s + seconds, progress)
+            self.let_everybody_work()
+            self.end_at_once()
+            self.complete(partial(worker.inspect_at_the_end, self.plan))
+            self.counts.update(json.loads(self.plan.figures.read_text()))
+        finally:
+            self.kill_all()
+        return Round(time.monotonic() - started_s, self.counts)
+
+    def start(self) -> None:
+        self.plan.faults.mkdir()
+        self.plan.ledger.stop[0] = 0
+        self.complete(partial(worker.seed, self.plan))
+        for number in range(self.plan.workers):
+            self.revive(number)
+        self.checker = worker.fork(self.plan, partial(worker.checker, self.plan))
+
+    def revive(self, number: int) -> None:
+        self.lives += 1
+        life = hash((self.plan.seed, self.lives))
+        self.pids[number] = worker.fork(self.plan, partial(worker.worker, self.plan, number, life))
+
+    def complete(self, body: Callable[[], None]) -> None:
+        """Runs a process to its end."""
+        pid = worker.fork(self.plan, body)
+        give_up_at = time.monotonic() + HANGS_AFTER_S
+        while pid not in self.reaped():
+            if time.monotonic() > give_up_at:
+                os.kill(pid, signal.SIGKILL)
+                raise Fault("a process that looks at everything did not end")
+            time.sleep(0.005)
+        self.see(pid)
+
+    # The killer.
+
+    def torture(self, until_s: float, progress: Callable[[str], None]) -> None:
+        self.at(0, self.strike)
+        self.at(0, self.watch_the_checker(0, time.monotonic()))
+        self.at(5, partial(self.tell, progress))
+        while self.events and self.events[0][0] < until_s:
+            due_s, _, event = heapq.heappop(self.events)
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            event()
+            self.look()
+        self.events.clear()
+
+    def at(self, seconds: float, event: Callable[[], None]) -> None:
+        self.counts["events"] += 1
+        heapq.heappush(self.events, (time.monotonic() + seconds, self.counts["events"], event))
+
+    def strike(self) -> None:
+        number = self.random.randrange(self.plan.workers)
+        pid = self.pids[number]
+        if pid not in self.stopped:
+            if self.random.random() < 0.8:
+                self.kill(number)
+            else:
+                os.kill(pid, signal.SIGSTOP)
+                self.stopped.add(pid)
+                self.counts["stops"] += 1
+                self.at(self.random.uniform(0, STOP_S), partial(self.wake, number, pid))
+        self.at(self.random.uniform(*PAUSE_S), self.strike)
+
+    def wake(self, number: int, pid: int) -> None:
+        self.stopped.discard(pid)
+        if self.random.random() < 0.5:
+            os.kill(pid, signal.SIGCONT)
+        else:
+            self.kill(number)
+
+    def kill(self, number: int) -> None:
+        pid = self.pids[number]
+        os.kill(pid, signal.SIGKILL)
+        # Gone for good before its successor speaks for its keys.
+        status = os.waitpid(pid, 0)[1] if pid not in self.ended else self.ended.pop(pid)
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            self.ended[pid] = status
+            self.see(pid)
+        self.counts["kills"] += 1
+        self.revive(number)
+
+    # What may have gone wrong.
+
+    def look(self) -> None:
+        for fault in self.plan.faults.iterdir():
+            raise Fault(fault.read_text())
+        for pid in self.reaped():
+            self.see(pid)
+            raise Fault(f"process {pid} ended by itself")
+
+    def reaped(self) -> dict[int, int]:
+        """Children that ended by themselves."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return self.ended
+            if not pid:
+                return self.ended
+            self.ended[pid] = status
+
+    def see(self, pid: int) -> None:
+        code = os.waitstatus_to_exitcode(self.ended.pop(pid))
+        texts = [path.read_text() for path in self.plan.faults.iterdir()]
+        if code or texts:
+            raise Fault(f"process {pid} ended with {code}\n" + "\n".join(texts))
+
+    def watch_the_checker(self, operations: int, since_s: float) -> Callable[[], None]:
+        def watch() -> None:
+            now = self.operations_of(self.plan.checker)
+            moved_s = time.monotonic() if now != operations else since_s
+            if time.monotonic() - moved_s > HANGS_AFTER_S:
+                raise Fault(f"the checker hangs: {HANGS_AFTER_S:.0f} s without an operation")
+            self.at(1, self.watch_the_checker(now, moved_s))
+
+        return watch
+
+    def operations_of(self, number: int) -> int:
+        first = number * 2
+        return sum(self.plan.ledger.operations[first : first + 2])
+
+    # The end.
+
+    def let_everybody_work(self) -> None:
+        """Nobody is killed or stopped any more: each must get on."""
+        for number, pid in self.pids.items():
+            if pid in self.stopped:
+                os.kill(pid, signal.SIGCONT)
+                self.stopped.discard(pid)
+            before = self.operations_of(number)
+            give_up_at = time.monotonic() + HANGS_AFTER_S
+            while self.operations_of(number) < before + 100:
+                self.look()
+                if time.monotonic() > give_up_at:
+                    raise Fault(f"worker {number} ({self.plan.role(number)}) hangs")
+                time.sleep(0.01)
+
+    def end_at_once(self) -> None:
+        for pid in self.pids.values():
+            os.kill(pid, signal.SIGKILL)
+        for number in list(self.pids):
+            os.waitpid(self.pids.pop(number), 0)
+        self.plan.ledger.stop[0] = 1
+        give_up_at = time.monotonic() + HANGS_AFTER_S
+        while self.checker not in self.reaped():
+            if time.monotonic() > give_up_at:
+                raise Fault("the checker does not end")
+            time.sleep(0.005)
+        self.see(self.checker)
+        self.checker = 0
+
+    def kill_all(self) -> None:
+        """Whoever is left: nobody after a round without a fault."""
+        left = [*self.pids.values(), getattr(self, "checker", 0)]
+        for pid in filter(None, left):
+            if pid not in self.ended:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        self.pids.clear()
+
+    def tell(self, progress: Callable[[str], None]) -> None:
+        operations = sum(self.plan.ledger.operations)
+        kills, stops = self.counts["kills"], self.counts["stops"]
+        progress(f"{operations:,} operations, {kills} kills, {stops} stops")
+        self.at(5, partial(self.tell, progress))
