@@ -161,6 +161,19 @@ def test_a_lab_that_is_killed_takes_its_processes_along_and_the_next_one_tidies_
     assert not left_behind(process.pid)
 
 
+def test_a_server_that_is_not_installed_is_named_in_the_table_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = "run backends --quick --payloads S --operations get,set --candidates"
+    result = lab(*words.split(), "pymemcache-tcp,redis-python-unix", "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert "apt install memcached" in result.stdout
+    assert "redis-server or valkey-server is not installed" in result.stdout
+    (page,) = tmp_path.glob("*.html")
+    assert "apt install memcached" in page.read_text()
+
+
 def test_list_names_every_experiment_and_candidate() -> None:
     result = lab("list")
     assert result.returncode == 0

@@ -55,6 +55,17 @@ class Rank:
     verdict: Verdict | None
 
 
+@dataclass(frozen=True)
+class Contrast:
+    """Two candidates that differ in one thing: how much longer ``a`` takes than ``b``."""
+
+    title: str
+    a: Entry
+    b: Entry
+    effect: Effect
+    verdict: Verdict
+
+
 class Analysis:
     def __init__(self, sample: Sample) -> None:
         self.sample = sample
@@ -112,24 +123,22 @@ class Analysis:
     def _make_rows(self, operation: str, payload: str) -> list[Row]:
         rows = []
         baseline = self.sample.cells.get((self.baseline, operation, payload))
+        base = self.sample.candidates[self.baseline]
         for entry in self.measured:
             cell = self.sample.cells.get((entry.name, operation, payload))
             if cell is None or not cell.count:
                 continue
             effect, verdict = None, None
             if baseline is not None and entry.name != self.baseline:
-                effect, verdict = self._compare(entry, cell.medians, baseline.medians)
+                effect, verdict = self._compare(entry, base, cell.medians, baseline.medians)
             rows.append(Row(entry, cell, summarize(cell), effect, verdict))
         return sorted(rows, key=lambda row: row.summary.median)
 
     def _compare(
-        self, entry: Entry, points: Points, base: Points
+        self, a: Entry, b: Entry, points_a: Points, points_b: Points
     ) -> tuple[Effect | None, Verdict | None]:
-        effect = effect_of(points, base, self.resamples, self.rng)
-        if effect is None:
-            return None, None
-        floor = self.floor_between(entry, self.sample.candidates[self.baseline])
-        return effect, judge(effect, floor)
+        effect = effect_of(points_a, points_b, self.resamples, self.rng)
+        return (effect, judge(effect, self.floor_between(a, b))) if effect else (None, None)
 
     def _twin_effects(self, twin: Entry) -> list[Effect]:
         effects = []
@@ -154,7 +163,8 @@ class Analysis:
                 continue
             effect, verdict = None, None
             if entry.name != self.baseline and baseline:
-                effect, verdict = self._compare(entry, points, baseline)
+                base = self.sample.candidates[self.baseline]
+                effect, verdict = self._compare(entry, base, points, baseline)
             ranks.append(Rank(entry, sorted(values)[len(values) // 2], effect, verdict))
         return sorted(ranks, key=lambda rank: rank.cost_ns)
 
@@ -198,11 +208,24 @@ class Analysis:
             if rank is leader:
                 continue
             points = self.mix_points(rank.entry.name)
-            effect = effect_of(points, base, self.resamples, self.rng)
-            floor = self.floor_between(rank.entry, leader.entry)
-            if effect is None or judge(effect, floor) != "slower":
+            _, verdict = self._compare(rank.entry, leader.entry, points, base)
+            if verdict != "slower":
                 tied.append(rank)
         return tied
+
+    @cached_property
+    def contrasts(self) -> list[Contrast]:
+        """The experiment's own questions, as far as both sides were measured."""
+        found = []
+        present = {entry.name: entry for entry in self.contenders}
+        for title, pairs in self.sample.about["contrasts"].items():
+            for a, b in pairs:
+                if a in present and b in present:
+                    points = self.mix_points(a), self.mix_points(b)
+                    effect, verdict = self._compare(present[a], present[b], *points)
+                    if effect and verdict:
+                        found.append(Contrast(title, present[a], present[b], effect, verdict))
+        return found
 
 
 def kind_of(entry: Entry) -> str:

@@ -91,6 +91,7 @@ def new_sample(order: Order, command: str) -> Sample:
         "baseline": experiment.baseline,
         "operations": list(order.operations),
         "payloads": {letter: PAYLOADS[letter].title for letter in order.payloads},
+        "contrasts": {title: list(pairs) for title, pairs in experiment.contrasts.items()},
         "cannot_answer": list(experiment.cannot_answer),
     }
     return Sample(about, {c.name: _entry(c) for c in order.candidates})

@@ -79,7 +79,9 @@ class Experiment:
     twins: Sequence[str]  # in order of preference, one is used for each kind of store
     mix: Mapping[str, float]  # weight of each operation in the overall score
     plans: Mapping[str, Plan]
-    cannot_answer: Sequence[str] = field(default=())
+    # Questions between two: title -> (a, b) that differ in this one thing only.
+    contrasts: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    cannot_answer: Sequence[str] = ()
 
 
 # Operations whose cost does not depend on what is stored: measured once per round.

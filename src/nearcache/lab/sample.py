@@ -3,8 +3,8 @@
 The file is JSON, version ``FORMAT``:
 
     format, experiment, question, started, seconds, command, seed, state
-    machine, versions, servers, pressure, steal_share, cpu
-    plan, mix, baseline, operations, payloads, cannot_answer
+    machine, versions, servers, load_before, steal_share, cpu
+    plan, mix, baseline, operations, payloads, contrasts, cannot_answer
     candidates   name -> what it is, its proof, and why it is out if it is
     cells        one per candidate, operation and payload: counts, raw histograms (one
                  per repetition, HdrHistogram V2 compressed, base64, nanoseconds, 3 digits),
@@ -31,6 +31,10 @@ from nearcache.errors import LabError
 from nearcache.lab.machine import IDENTITY
 
 FORMAT = 1
+PLAIN_FIELDS = frozenset(
+    "experiment question started seconds command seed state machine versions servers load_before"
+    " steal_share cpu plan mix baseline operations payloads contrasts cannot_answer".split()  # noqa: SIM905
+)
 LONGEST_NS = 120 * 10**9
 DIGITS = 3
 
@@ -228,6 +232,8 @@ def read_sample(path: Path) -> Sample:
         found = plain.pop("format")
         if found != FORMAT:
             raise LabError(f"{path} has format {found}; this version reads {FORMAT}: measure again")
+        if absent := PLAIN_FIELDS - plain.keys():
+            raise KeyError(*sorted(absent))
         candidates = {
             name: Entry(**{**entry, "stored": {k: tuple(v) for k, v in entry["stored"].items()}})
             for name, entry in plain.pop("candidates").items()

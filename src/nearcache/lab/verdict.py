@@ -13,6 +13,7 @@ from typing import Any
 
 from nearcache.lab.analysis import Analysis, Rank
 from nearcache.lab.sample import summarize
+from nearcache.lab.stats import Effect, Verdict
 
 TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 LOUD_FLOOR = math.log(1.15)
@@ -39,7 +40,10 @@ def recommend(analysis: Analysis) -> Recommendation:
         nothing = "No cache that processes share was measured, so there is nothing to recommend."
         return Recommendation([nothing, *_private(usable)], "", warnings)
     winner = shared[0]
-    sentences = [_why(analysis, winner, shared, "all processes of this host share")]
+    sentences = [
+        f"An average operation here is {describe_mix(analysis)}.",
+        _why(analysis, winner, shared, "all processes of this host share"),
+    ]
     sentences += _kept_copies(analysis, winner)
     if remote and remote[0] is not winner:
         sentences.append(_why(analysis, remote[0], remote, "several hosts can share"))
@@ -75,10 +79,10 @@ def _why(analysis: Analysis, winner: Rank, field: list[Rank], job: str) -> str:
     verb = "is the only one" if len(field) == 1 else "is fastest"
     text = (
         f"Of the {len(field)} measured that {job}, {winner.entry.name} {verb}: "
-        f"{us(winner.cost_ns)} µs for an average operation ({describe_mix(analysis)})"
+        f"{us(winner.cost_ns)} µs for an average operation"
     )
     if winner.effect:
-        text += f", {_beside(winner, analysis.baseline)}"
+        text += f", {beside(winner.effect, winner.verdict, analysis.baseline)}"
     if tied:
         names = ", ".join(rank.entry.name for rank in tied)
         those = "these" if len(tied) > 1 else "this"
@@ -142,20 +146,19 @@ def _warnings(analysis: Analysis) -> list[str]:
     return found
 
 
-def _beside(rank: Rank, baseline: str) -> str:
-    """How long it takes, compared with the baseline, in words."""
-    if rank.effect is None:
-        return baseline
-    if rank.verdict == "same":
-        return f"the same as {baseline}"
-    if rank.verdict == "unclear":
-        return f"not told apart from {baseline}"
-    effect = rank.effect
+def beside(effect: Effect | None, verdict: Verdict | None, other: str) -> str:
+    """How long something takes, compared with ``other``, in words."""
+    if effect is None:
+        return f"not compared with {other}"
+    if verdict == "same":
+        return f"the same as {other}"
+    if verdict == "unclear":
+        return f"not told apart from {other}"
     if effect.ratio < 1:
         low, high = short(1 / effect.high), short(1 / effect.low)
-        return f"{short(1 / effect.ratio)} ({low}{TO}{high}) times as fast as {baseline}"
+        return f"{short(1 / effect.ratio)} ({low}{TO}{high}) times as fast as {other}"
     low, high = short(effect.low), short(effect.high)
-    return f"{short(effect.ratio)} ({low}{TO}{high}) times the time of {baseline}"
+    return f"{short(effect.ratio)} ({low}{TO}{high}) times the time of {other}"
 
 
 def us(nanoseconds: float) -> str:

@@ -25,6 +25,32 @@ BACKENDS = Experiment(
         "full": Plan(repetitions=5, rounds=8, phase_ms=20, time_limit_s=290, resamples=1000),
         "quick": Plan(repetitions=2, rounds=6, phase_ms=5, time_limit_s=44, resamples=400),
     },
+    contrasts={
+        "hiredis or the Python parser": (
+            ("redis-hiredis-unix", "redis-python-unix"),
+            ("redis-hiredis-tcp", "redis-python-tcp"),
+            ("django-redis-hiredis-unix", "django-redis-python-unix"),
+            ("django-redis-hiredis-tcp", "django-redis-python-tcp"),
+        ),
+        "unix socket or TCP": (
+            ("pylibmc-unix", "pylibmc-tcp"),
+            ("pymemcache-unix", "pymemcache-tcp"),
+            ("redis-hiredis-unix", "redis-hiredis-tcp"),
+            ("django-redis-hiredis-unix", "django-redis-hiredis-tcp"),
+        ),
+        "django-redis or Django's own": (
+            ("django-redis-hiredis-unix", "redis-hiredis-unix"),
+            ("django-redis-python-tcp", "redis-python-tcp"),
+        ),
+        "a Memcached client in C or in Python": (
+            ("pylibmc-unix", "pymemcache-unix"),
+            ("pylibmc-unix", "python-memcached-unix"),
+        ),
+        "Memcached or Redis, each by its fastest client": (
+            ("pylibmc-unix", "django-redis-hiredis-unix"),
+            ("pylibmc-tcp", "django-redis-hiredis-tcp"),
+        ),
+    },
     cannot_answer=(
         "Many clients at once: one process at a time is measured, so nothing queues.",
         "A server on another host: a network adds its round trip to every TCP candidate.",

@@ -15,7 +15,7 @@ from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import svg
 from nearcache.lab.reports.terminal import counts_line, kind_name
 from nearcache.lab.sample import percentile_values
-from nearcache.lab.verdict import describe_mix, recommend, short, us
+from nearcache.lab.verdict import beside, describe_mix, recommend, short, us
 
 CURVE_RANKS = (0.1, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99)
 
@@ -51,6 +51,7 @@ def render(analysis: Analysis) -> str:
     cells = [_cell(analysis, *name) for name in analysis.cell_names]
     return environment.get_template("page.html.j2").render(
         about=sample.about,
+        beside=beside,
         rounds=sample.rounds,
         analysis=analysis,
         advice=recommend(analysis),

@@ -11,7 +11,16 @@ from rich.text import Text
 
 from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.model import NO_PAYLOAD
-from nearcache.lab.verdict import TIMES, TO, Recommendation, describe_mix, recommend, short, us
+from nearcache.lab.verdict import (
+    TIMES,
+    TO,
+    Recommendation,
+    beside,
+    describe_mix,
+    recommend,
+    short,
+    us,
+)
 
 WIDEST = 100
 NAME_WIDTH = 26
@@ -45,6 +54,8 @@ def report_parts(
         parts += [_overview(analysis, width), _detail(analysis, width, *detail)]
     if analysis.ranking:
         parts.append(_bars(analysis, width))
+    if analysis.contrasts:
+        parts.append(_contrasts(analysis))
     return [*parts, _notes(analysis), _verdict(advice)]
 
 
@@ -172,6 +183,18 @@ def _bars(analysis: Analysis, width: int) -> RenderableType:
         lines.append(line.append(bar, style=style).append(f" {us(rank.cost_ns)}"))
     per_block = longest / room
     lines.append(Text(f"µs; linear from 0, one █ is {us(per_block)} µs", style="dim"))
+    return Group(*lines, "")
+
+
+def _contrasts(analysis: Analysis) -> RenderableType:
+    lines = [Text("Side by side, for an average operation", style="bold")]
+    title = ""
+    for contrast in analysis.contrasts:
+        if contrast.title != title:
+            title = contrast.title
+            lines.append(Text(title, style="dim"))
+        says = beside(contrast.effect, contrast.verdict, contrast.b.name)
+        lines.append(Text(f"  {contrast.a.name:<{NAME_WIDTH}} {says}"))
     return Group(*lines, "")
 
 
