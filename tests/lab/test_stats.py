@@ -71,6 +71,13 @@ def test_processes_that_differ_widen_the_interval_more_than_rounds_that_differ()
     assert wide.log_high - wide.log_low > narrow.log_high - narrow.log_low
 
 
+def test_an_interval_of_few_rounds_is_widened_to_the_noise() -> None:
+    lucky = effect(1.5, 1.5, 1.5).widened(math.log(1.1))
+    assert (lucky.low, lucky.high) == pytest.approx((1.5 / 1.1, 1.5 * 1.1))
+    wide = effect(1.5, 1.0, 2.0)
+    assert wide.widened(math.log(1.1)) == wide
+
+
 def test_the_floor_is_what_the_twins_were_apart_but_never_less_than_three_percent() -> None:
     assert noise_floor([]) == LEAST_FLOOR
     assert noise_floor([effect(1.001, 1, 1)]) == LEAST_FLOOR

@@ -23,6 +23,7 @@ from nearcache.lab.stats import (
 )
 
 # Below these counts a percentile is a guess, and is printed grey.
+FEW_PAIRS = 6  # fewer rounds than this give a bootstrap too little to draw from
 P90_NEEDS, P99_NEEDS = 100, 1000
 
 
@@ -59,7 +60,6 @@ class Rank:
 class Contrast:
     """Two candidates that differ in one thing: how much longer ``a`` takes than ``b``."""
 
-    title: str
     a: Entry
     b: Entry
     effect: Effect
@@ -138,7 +138,12 @@ class Analysis:
         self, a: Entry, b: Entry, points_a: Points, points_b: Points
     ) -> tuple[Effect | None, Verdict | None]:
         effect = effect_of(points_a, points_b, self.resamples, self.rng)
-        return (effect, judge(effect, self.floor_between(a, b))) if effect else (None, None)
+        if effect is None:
+            return None, None
+        floor = self.floor_between(a, b)
+        if effect.pairs < FEW_PAIRS:
+            effect = effect.widened(floor)
+        return effect, judge(effect, floor)
 
     def _twin_effects(self, twin: Entry) -> list[Effect]:
         effects = []
@@ -214,9 +219,9 @@ class Analysis:
         return tied
 
     @cached_property
-    def contrasts(self) -> list[Contrast]:
+    def contrasts(self) -> dict[str, list[Contrast]]:
         """The experiment's own questions, as far as both sides were measured."""
-        found = []
+        found: dict[str, list[Contrast]] = {}
         present = {entry.name: entry for entry in self.contenders}
         for title, pairs in self.sample.about["contrasts"].items():
             for a, b in pairs:
@@ -224,7 +229,8 @@ class Analysis:
                     points = self.mix_points(a), self.mix_points(b)
                     effect, verdict = self._compare(present[a], present[b], *points)
                     if effect and verdict:
-                        found.append(Contrast(title, present[a], present[b], effect, verdict))
+                        contrast = Contrast(present[a], present[b], effect, verdict)
+                        found.setdefault(title, []).append(contrast)
         return found
 
 

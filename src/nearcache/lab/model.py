@@ -79,7 +79,7 @@ class Experiment:
     twins: Sequence[str]  # in order of preference, one is used for each kind of store
     mix: Mapping[str, float]  # weight of each operation in the overall score
     plans: Mapping[str, Plan]
-    # Questions between two: title -> (a, b) that differ in this one thing only.
+    # Questions between two: title -> pairs that are compared round by round.
     contrasts: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     cannot_answer: Sequence[str] = ()
 

@@ -32,8 +32,28 @@ from nearcache.lab.machine import IDENTITY
 
 FORMAT = 1
 PLAIN_FIELDS = frozenset(
-    "experiment question started seconds command seed state machine versions servers load_before"
-    " steal_share cpu plan mix baseline operations payloads contrasts cannot_answer".split()  # noqa: SIM905
+    {
+        "experiment",
+        "question",
+        "started",
+        "seconds",
+        "command",
+        "seed",
+        "state",
+        "machine",
+        "versions",
+        "servers",
+        "load_before",
+        "steal_share",
+        "cpu",
+        "plan",
+        "mix",
+        "baseline",
+        "operations",
+        "payloads",
+        "contrasts",
+        "cannot_answer",
+    }
 )
 LONGEST_NS = 120 * 10**9
 DIGITS = 3

@@ -37,6 +37,12 @@ class Effect:
     log_high: float
     pairs: int
 
+    def widened(self, floor: float) -> Effect:
+        """The same, its interval at least as wide as the noise: two rounds may agree by luck."""
+        low = min(self.log_low, self.log_ratio - floor)
+        high = max(self.log_high, self.log_ratio + floor)
+        return Effect(self.log_ratio, low, high, self.pairs)
+
     @property
     def ratio(self) -> float:
         return math.exp(self.log_ratio)

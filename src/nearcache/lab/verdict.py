@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearcache.lab.analysis import Analysis, Rank
+from nearcache.lab.analysis import FEW_PAIRS, Analysis, Rank
 from nearcache.lab.sample import summarize
 from nearcache.lab.stats import Effect, Verdict
 
@@ -19,7 +19,6 @@ TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 LOUD_FLOOR = math.log(1.15)
 LOUD_STEAL = 0.01
 KEPT_COPY_RATIO = 1.5
-FEW_ROUNDS = 5
 BUSY_LOAD = 0.7  # of one CPU, before the run began
 
 
@@ -40,14 +39,12 @@ def recommend(analysis: Analysis) -> Recommendation:
         nothing = "No cache that processes share was measured, so there is nothing to recommend."
         return Recommendation([nothing, *_private(usable)], "", warnings)
     winner = shared[0]
-    sentences = [
-        f"An average operation here is {describe_mix(analysis)}.",
-        _why(analysis, winner, shared, "all processes of this host share"),
-    ]
+    sentences = [_why(analysis, winner, shared, "all processes of this host share")]
     sentences += _kept_copies(analysis, winner)
     if remote and remote[0] is not winner:
         sentences.append(_why(analysis, remote[0], remote, "several hosts can share"))
     sentences += _private(usable)
+    sentences.append(f"An average operation here is {describe_mix(analysis)}.")
     return Recommendation(sentences, caches_block(winner), warnings, winner.entry.name)
 
 
@@ -133,7 +130,7 @@ def _warnings(analysis: Analysis) -> list[str]:
                 "machine before you act on small differences."
             )
     rounds = len(analysis.sample.rounds)
-    if 0 < rounds < FEW_ROUNDS:
+    if 0 < rounds < FEW_PAIRS:
         found.append(f"Only {rounds} rounds fitted into the time; the intervals are rough.")
     if not analysis.floors:
         found.append("No A/A twin was measured, so small differences mean nothing.")

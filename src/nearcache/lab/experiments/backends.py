@@ -46,7 +46,7 @@ BACKENDS = Experiment(
             ("pylibmc-unix", "pymemcache-unix"),
             ("pylibmc-unix", "python-memcached-unix"),
         ),
-        "Memcached or Redis, each by its fastest client": (
+        "Memcached by pylibmc or Redis by django-redis": (
             ("pylibmc-unix", "django-redis-hiredis-unix"),
             ("pylibmc-tcp", "django-redis-hiredis-tcp"),
         ),

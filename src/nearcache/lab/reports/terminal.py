@@ -187,15 +187,14 @@ def _bars(analysis: Analysis, width: int) -> RenderableType:
 
 
 def _contrasts(analysis: Analysis) -> RenderableType:
-    lines = [Text("Side by side, for an average operation", style="bold")]
-    title = ""
-    for contrast in analysis.contrasts:
-        if contrast.title != title:
-            title = contrast.title
-            lines.append(Text(title, style="dim"))
-        says = beside(contrast.effect, contrast.verdict, contrast.b.name)
-        lines.append(Text(f"  {contrast.a.name:<{NAME_WIDTH}} {says}"))
-    return Group(*lines, "")
+    parts: list[RenderableType] = [Text("Side by side, for an average operation", style="bold")]
+    for title, contrasts in analysis.contrasts.items():
+        table = Table.grid(padding=(0, 1))
+        for contrast in contrasts:
+            says = beside(contrast.effect, contrast.verdict, contrast.b.name)
+            table.add_row(f"  {contrast.a.name}", says)
+        parts += [Text(title, style="dim"), table]
+    return Group(*parts, "")
 
 
 def _notes(analysis: Analysis) -> RenderableType:
