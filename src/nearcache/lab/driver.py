@@ -127,7 +127,8 @@ class Driver:
         for repetition in range(plan.repetitions):
             self.progress.repetition(repetition + 1, plan.repetitions)
             self._repeat(repetition)
-            self.checkpoint(self.sample)
+            with self.stopping.deferred():
+                self.checkpoint(self.sample)
 
     def put_away(self) -> None:
         self._dismiss()

@@ -33,6 +33,8 @@ class Stopping:
 
     def __enter__(self) -> Self:
         for number in SIGNALS:
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # nohup: the user means to leave
             self._previous[number] = signal.signal(number, self._handle)
         self._armed = True
         return self
