@@ -1,0 +1,191 @@
+"""Every way a process or thread can end while it writes, other than a plain kill."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torture.conftest import Start, line, owner_deaths
+
+Run = Callable[..., str]
+
+LARGE_WRITES = """
+engine = open_cache().engine
+value = bytes(engine.max_item_bytes - 100)
+def write(name):
+    while True:
+        engine.set(name, value, None)
+"""
+
+
+def test_a_fork_storm_leaves_the_cache_whole(cache: Any, run: Run) -> None:
+    code = """
+    FORKS, AT_ONCE = 300, 16
+    def child(number):
+        for sequence in range(5):
+            key = f"child{number}-{sequence}"
+            cache.set(key, values.make(key, number, sequence, 5000))
+            values.read("parent", cache.get("parent"))
+            cache.engine.incr(b"counted", 1)
+        os._exit(0)
+    cache = open_cache()
+    cache.set("parent", values.make("parent", 0, 0, 1000), None)
+    cache.engine.set(b"counted", b"0", None)
+    running, ended, killed = [], 0, 0
+    for number in range(FORKS):
+        pid = os.fork()
+        if not pid:
+            child(number)
+        running.append(pid)
+        if number % 5 == 0:
+            time.sleep(random.random() * 0.005)  # until somewhere in its work
+            os.kill(pid, signal.SIGKILL)
+        while len(running) >= AT_ONCE or (number == FORKS - 1 and running):
+            status = os.waitstatus_to_exitcode(os.waitpid(running.pop(0), 0)[1])
+            assert status in (0, -signal.SIGKILL), status
+            ended, killed = ended + (status == 0), killed + (status != 0)
+    counted = int(cache.engine.get(b"counted"))
+    assert 5 * ended <= counted <= 5 * ended + 5 * killed, (ended, killed, counted)
+    for key in cache.keys("child*"):
+        value = cache.get(key)
+        if value is not None:
+            values.read(key, value)
+    print(cache.engine.stats()["processes"])
+    """
+    # The parent, and this process if it has looked already.
+    assert run(code) in {"1", "2"}
+    assert cache.check() == []
+
+
+@pytest.mark.parametrize("writer", ["main", "other"])
+def test_exec_while_a_thread_holds_the_lock_lets_go_of_it(
+    cache: Any, run: Run, writer: str
+) -> None:
+    # The program that is executed has the process id, and so the thread id, of the owner.
+    code = """
+    left = int(sys.argv[2])
+    def execute():
+        time.sleep(random.random() * 0.01)
+        code = open(f"/proc/self/cmdline").read().split("\\0")[2]
+        os.execv(sys.executable, [sys.executable, "-c", code, sys.argv[1], str(left - 1), sys.argv[3]])
+    assert left < 60 or not open_cache().engine.stats()["owner_deaths"]
+    if not left or open_cache().engine.stats()["owner_deaths"] >= 3:
+        assert engine.set(b"after", b"exec", None)
+        sys.exit()
+    first, second = (write, execute) if sys.argv[3] == "other" else (execute, write)
+    threading.Thread(target=first, args=[b"large"] if first is write else [], daemon=True).start()
+    second(*[b"large"] if second is write else [])
+    """  # noqa: E501
+    import textwrap
+
+    run(LARGE_WRITES + textwrap.dedent(code), "60", writer)
+    assert cache.engine.get(b"after") == b"exec"
+    assert owner_deaths(cache) > 0
+    assert cache.engine.set(b"large", b"small", None)
+    assert cache.check() == []
+
+
+def test_threads_that_write_while_the_interpreter_ends_do_no_harm(cache: Any, run: Run) -> None:
+    code = """
+    for name in (b"one", b"two", b"three"):
+        threading.Thread(target=write, args=[name], daemon=True).start()
+    time.sleep(0.01)
+    """
+    import textwrap
+
+    for _ in range(20):
+        run(LARGE_WRITES + textwrap.dedent(code))
+        assert cache.engine.set(b"one", b"small", None)
+    assert cache.check() == []
+
+
+def test_openers_that_are_killed_while_they_make_the_file_leave_one_good_file(
+    run: Run, memory_path: Path
+) -> None:
+    code = """
+    def opener(base, number):
+        cache = SharedMemoryCache(base, {"OPTIONS": {"size": "1MB"}})
+        cache.set(f"opener{number}", number)
+        os._exit(0)
+    for attempt in range(50):
+        base = f"{sys.argv[1]}{attempt}"
+        pids = []
+        for number in range(4):
+            pid = os.fork()
+            if not pid:
+                opener(base, number)
+            pids.append(pid)
+        for pid in pids[:2]:
+            time.sleep(random.random() * 0.004)  # until somewhere in its work
+            os.kill(pid, signal.SIGKILL)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+        assert codes[2:] == [0, 0], codes
+        cache = SharedMemoryCache(base, {"OPTIONS": {"size": "1MB"}})
+        for number, code in enumerate(codes):
+            assert cache.get(f"opener{number}") in ({number} if code == 0 else {number, None})
+        assert cache.check() == []
+    """
+    run(code)
+    assert {path.name.partition(".")[2] for path in memory_path.iterdir()} == {"v1.seg", "lock"}
+
+
+@pytest.mark.parametrize("deleted", [{".seg"}, {".seg", ".lock"}], ids=["data", "data and lock"])
+def test_all_meet_again_in_one_file_after_it_was_deleted(
+    cache: Any,
+    start: Start,
+    memory_path: Path,
+    eventually: Callable[..., None],
+    deleted: set[str],
+) -> None:
+    code = """
+    cache, me, sequence = open_cache(), int(sys.argv[2]), 0
+    print("on", flush=True)
+    while True:
+        sequence += 1
+        for other in range(4):
+            seen = cache.get(f"p{other}")
+            if seen is not None:
+                values.read(f"p{other}", seen)
+        cache.set(f"p{me}", values.make(f"p{me}", me, sequence, 3000), None)
+        time.sleep(0.001)
+    """
+    processes = [start(code, str(number)) for number in range(4)]
+    assert [line(process) for process in processes] == ["on"] * 4
+
+    def seen() -> dict[str, bytes]:
+        return cache.get_many([f"p{number}" for number in range(4)])
+
+    def all_seen_in(inode: int | None) -> bool:
+        there = data.stat().st_ino if data.exists() else None
+        return inode != there and cache.engine.path == str(data) and len(seen()) == 4
+
+    data = Path(cache.engine.path)
+    eventually(lambda: all_seen_in(None), 60)
+    for _ in range(3):
+        before = data.stat().st_ino
+        for path in memory_path.iterdir():
+            if path.suffix in deleted:
+                path.unlink()
+        eventually(lambda: all_seen_in(before), 60)  # noqa: B023 - called at once
+        inodes = {mapped_inode(process.pid, data) for process in processes}
+        eventually(
+            lambda: {mapped_inode(p.pid, data) for p in processes} == {data.stat().st_ino}, 60
+        )
+        assert inodes
+    assert all(process.poll() is None for process in processes)
+    assert cache.check() == []
+
+
+def mapped_inode(pid: int, path: Path) -> int:
+    """The inode of the mapping made last under that name; old ones are never unmapped."""
+    with open(f"/proc/{pid}/maps") as maps:
+        rows = [row.split() for row in maps if str(path) in row and "(deleted)" not in row]
+    return int(rows[-1][4]) if rows else 0
+
+
+assert sys.platform == "linux" or os.environ.get("CI") is None

@@ -1,0 +1,142 @@
+"""The owner of a shard's lock is stopped inside: what the others can still do, and how fast.
+
+Django's ``SIGSTOP`` is a debugger, a frozen container, a laptop's lid, a starved machine.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+from nearcache.errors import EngineBusy
+from tests.torture.conftest import Start, line
+
+SLACK_S = 2.0  # of a crowded machine
+WRITER = """
+engine = open_cache().engine
+value = bytes(engine.max_item_bytes - 100)
+print("writes", flush=True)
+while True:
+    engine.set(b"large", value, None)
+"""
+
+
+@pytest.fixture
+def engine(cache: Any) -> Any:
+    for name in ("kept", "deleted", "overwritten", "added", "touched"):
+        cache.engine.set(name.encode(), name.encode(), None)
+    cache.engine.set(b"counter", b"7", None)
+    return cache.engine
+
+
+@pytest.fixture
+def owner(engine: Any, start: Start) -> Iterator[Popen[str]]:
+    """A process that is stopped while it holds the lock of the only shard."""
+    process = start(WRITER)
+    assert line(process) == "writes"
+    give_up_at = time.monotonic() + 60
+    while not stopped_inside(process, engine):
+        assert time.monotonic() < give_up_at, "it was never stopped inside"
+    yield process
+
+
+def stopped_inside(process: Popen[str], engine: Any) -> bool:
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+    if not engine.set(b"probe", b"", None):
+        return True
+    os.kill(process.pid, signal.SIGCONT)
+    return False
+
+
+def timed(work: Callable[[], Any], bound_s: float) -> Any:
+    """The result of ``work``, which must come within the bound."""
+    started_s = time.monotonic()
+    try:
+        return work()
+    finally:
+        assert time.monotonic() - started_s < bound_s + SLACK_S
+
+
+@pytest.mark.usefixtures("owner")
+def test_reads_go_on(engine: Any, cache: Any) -> None:
+    assert engine.get(b"kept") == b"kept"
+    assert engine.get_many([b"kept", b"absent"]) == [b"kept", None]
+    assert b"kept" in {key for key, *_ in engine.scan(0, 1000)[1]}
+    assert cache.get("absent") is None
+    assert engine.stats()["items"]
+
+
+@pytest.mark.usefixtures("owner")
+def test_deletes_go_on(engine: Any) -> None:
+    assert engine.delete(b"deleted")
+    assert engine.get(b"deleted") is None
+    assert not engine.delete(b"deleted")
+
+
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize("operation", ["set", "add", "touch"])
+def test_a_write_is_refused_in_time_and_its_old_value_is_gone(
+    engine: Any, operation: str
+) -> None:
+    key = {"set": b"overwritten", "add": b"added", "touch": b"touched"}[operation]
+    work = {
+        "set": lambda: engine.set(key, b"new", None),
+        "add": lambda: engine.add(key, b"new", None),
+        "touch": lambda: engine.touch(key, None),
+    }[operation]
+    before = engine.stats()["dropped_busy"]
+    assert timed(work, 0.020) is False
+    assert engine.get(key) is None
+    assert engine.stats()["dropped_busy"] == before + 1
+
+
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize("operation", ["incr", "cas", "get_and_set", "clear"])
+def test_what_must_not_be_dropped_says_busy_in_time(engine: Any, operation: str) -> None:
+    work = {
+        "incr": lambda: engine.incr(b"counter", 1),
+        "cas": lambda: engine.cas(b"kept", b"new", engine.gets(b"kept")[1], None),
+        "get_and_set": lambda: engine.get_and_set(b"kept", b"new", None),
+        "clear": engine.clear,
+    }[operation]
+    with pytest.raises(EngineBusy, match="lock"):
+        timed(work, 0.250)
+    assert engine.get(b"counter") == b"7"
+    assert engine.get(b"kept") == b"kept"
+
+
+@pytest.mark.usefixtures("owner")
+def test_django_code_sees_absence_and_not_an_old_value(cache: Any) -> None:
+    timed(lambda: cache.set("page", "new"), 0.020)
+    assert cache.get("page") is None
+    assert timed(lambda: cache.set_many({"page": "new", "more": "new"}), 0.040) == ["page", "more"]
+    with pytest.raises(EngineBusy):
+        timed(lambda: cache.incr("page"), 0.250)
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_look_at_everything_says_what_it_could_not_look_at(engine: Any) -> None:
+    assert timed(engine.check, 0.250) == ["shard 0: its lock is busy; not checked"]
+
+
+@pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL], ids=["goes on", "is killed"])
+def test_all_is_as_before_when_the_owner(
+    engine: Any, owner: Popen[str], end: signal.Signals
+) -> None:
+    engine.set(b"overwritten", b"refused", None)
+    os.kill(owner.pid, end)
+    give_up_at = time.monotonic() + 10
+    while not engine.set(b"overwritten", b"new", None):
+        assert time.monotonic() < give_up_at
+    assert engine.get(b"overwritten") == b"new"
+    assert engine.incr(b"counter", 1) == 8
+    owner.kill()
+    owner.wait()
+    assert engine.check() == []
