@@ -21,7 +21,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::layout::{RESERVE_PAGES, control};
+use crate::layout::control;
 use crate::mem::Mem;
 use crate::record::{self, Header};
 use crate::shard::{Shard, slot_word};
@@ -54,7 +54,10 @@ impl<M: Mem> Shard<'_, M> {
         if self.word(control::VERSION).is_multiple_of(SWEEP_EVERY) {
             self.sweep_bucket_locked(now_ms);
         }
-        let needed = (words as u64 >> self.geo.page_shift) + 1 + RESERVE_PAGES;
+        if words as u64 > self.word(control::LARGEST) {
+            self.set_word(control::LARGEST, words as u64);
+        }
+        let needed = (words as u64 >> self.geo.page_shift) + 1 + self.reserve_pages();
         let mut cleaned = 0_u64;
         if self.free_pages() < needed {
             self.set_word(control::BEEN_FULL, 1);
@@ -88,7 +91,7 @@ impl<M: Mem> Shard<'_, M> {
 
     fn has_garbage(&self) -> bool {
         let live = self.live_words(SMALL).saturating_add(self.live_words(MAIN));
-        live.saturating_mul(MAX_LIVE.1) < self.geo.capacity_words() * MAX_LIVE.0
+        live.saturating_mul(MAX_LIVE.1) < self.room_words() * MAX_LIVE.0
     }
 
     fn ring_to_clean(&self, mode: Mode) -> usize {
@@ -100,7 +103,7 @@ impl<M: Mem> Shard<'_, M> {
         }
         let main_is_over = match mode {
             Mode::Pack => self.garbage_share(MAIN) > self.garbage_share(SMALL),
-            _ => self.live_words(MAIN) > self.geo.capacity_words() - self.small_target(),
+            _ => self.live_words(MAIN) > self.room_words() - self.small_target(),
         };
         if main_is_over { MAIN } else { SMALL }
     }

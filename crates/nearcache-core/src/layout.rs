@@ -8,7 +8,7 @@
 //!
 //! shard   line 0-1       mutex (128 bytes reserved)
 //!         line 2         writer: head[2] tail[2] version sweep_cursor page_cursor ghost_clock
-//!         line 3         hints: live[2] items been_full owner
+//!         line 3         hints: live[2] items been_full owner largest
 //!         line 4         reader: safe_tail[2]
 //!         line 5-6       counters of the policy, written under the lock
 //!         ...            page table: 2 rings x table_len words
@@ -127,6 +127,8 @@ pub(crate) mod control {
     pub const BEEN_FULL: usize = 27;
     /// Who holds the lock, 0 for nobody: only looked at when it stays taken.
     pub const OWNER: usize = 28;
+    /// Words of the largest record since the last clear: what to hold back.
+    pub const LARGEST: usize = 29;
     pub const SAFE_TAIL: usize = 32; // [ring]
     pub const COUNTERS: usize = 40;
     pub const WORDS: usize = 64;
@@ -146,8 +148,10 @@ const SHARD_BYTES: u64 = 16 << 20;
 const MAX_SHARDS: usize = 64;
 /// A shard has about this many pages, so that a page held back is below 1 %.
 const PAGES_PER_SHARD: usize = 512;
-/// Pages an insert leaves free for the cleaner to copy survivors into.
+/// Pages an insert leaves free for the cleaner to copy survivors into, at least.
 pub(crate) const RESERVE_PAGES: u64 = 2;
+/// Share of the pages it leaves free at most, however large the records are.
+pub(crate) const RESERVE_SHARE: u64 = 16;
 
 /// Where everything is in a file of a given size. Offsets of parts are in words
 /// from the start of the shard.

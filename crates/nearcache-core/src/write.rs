@@ -14,7 +14,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::layout::{BUCKET_SLOTS, BUCKET_WORDS, control};
+use crate::layout::{BUCKET_SLOTS, BUCKET_WORDS, RESERVE_PAGES, RESERVE_SHARE, control};
 use crate::mem::Mem;
 use crate::record::{self, TAG_INT};
 use crate::shard::{Buffer, CHAIN, Key, Look, OFFSET_MASK, Place, Seen, Shard, ring_of, slot_word};
@@ -270,6 +270,7 @@ impl<M: Mem> Shard<'_, M> {
         }
         self.set_word(control::ITEMS, 0);
         self.set_word(control::BEEN_FULL, 0);
+        self.set_word(control::LARGEST, 0);
     }
 
     fn find_alive_locked(
@@ -344,9 +345,22 @@ impl<M: Mem> Shard<'_, M> {
         }
     }
 
+    /// Pages held back so that the cleaner can copy the largest record there is
+    /// before it lets go of the old one. Without them it would have to evict it.
+    pub fn reserve_pages(&self) -> u64 {
+        let largest = (self.word(control::LARGEST) >> self.geo.page_shift) + 2;
+        let pages = self.geo.pages as u64;
+        largest.min(pages / RESERVE_SHARE).max(RESERVE_PAGES)
+    }
+
+    /// Words of records the shard can hold, as large as they are.
+    pub fn room_words(&self) -> u64 {
+        (self.geo.pages as u64 - self.reserve_pages()) << self.geo.page_shift
+    }
+
     /// Words the small ring may hold when the shard is full: a tenth.
     pub fn small_target(&self) -> u64 {
-        self.geo.capacity_words() / 10
+        self.room_words() / 10
     }
 
     /// Puts a key's word into a free slot, or over the least used one.

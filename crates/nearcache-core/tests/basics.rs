@@ -153,6 +153,18 @@ fn garbage_never_pushes_out_live_values() {
 }
 
 #[test]
+fn garbage_never_pushes_out_a_large_value_either() {
+    let cache = small();
+    let large = vec![3; 40_000];
+    set(&cache, b"large", &large, 0);
+    for round in 0..20_000_u32 {
+        set(&cache, b"counter", &[round as u8; 8000], 0);
+    }
+    assert_eq!(get(&cache, b"large", NOW), Some(large));
+    assert_eq!(cache.check(WAIT), Vec::<String>::new());
+}
+
+#[test]
 fn clear_drops_everything() {
     let cache = small();
     for n in 0..100_u32 {
