@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nearcache_core::mem::Mapped;
 use nearcache_core::{
-    Added, Buffer, Busy, Cache, Found, Key, Stored, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait, now_ms,
+    Added, Buffer, Busy, Cache, Counter, Found, Key, Stored, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait,
+    now_ms,
 };
 use pyo3::prelude::*;
 
@@ -138,7 +139,11 @@ impl<'a> Now<'a> {
         match patiently(py, TIMEOUT_SET, add) {
             Ok(Added::Stored(_)) => true,
             Ok(Added::Exists | Added::TooLarge) => false,
-            Err(Busy) => self.refused(key),
+            // Nothing was to be changed, so what is there may stay.
+            Err(Busy) => {
+                self.cache.count(Counter::DroppedBusy);
+                false
+            }
         }
     }
 
