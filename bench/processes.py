@@ -73,7 +73,7 @@ def scaling(cache: Any, cores: Sequence[int]) -> Scaling:
         for _ in range(SCALING_ROUNDS):
             alone += in_children([work], cores)
             together.append(sum(in_children([work, work], cores)))
-        return median(together) / median(alone)
+        return float(median(together) / median(alone))
 
     return Scaling(ours=ratio(reads), bare_loop=ratio(bare))
 

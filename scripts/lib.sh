@@ -26,6 +26,10 @@ apt_install() {
 # apt_candidate PACKAGE: the version apt would install, or nothing.
 apt_candidate() {
   command -v apt-cache >/dev/null || return 0
+  # A bare machine's lists are empty until the first update.
+  if [ "$(id -u)" = 0 ] && [ -z "$(ls -A /var/lib/apt/lists 2>/dev/null)" ]; then
+    apt-get update >/dev/null 2>&1 || true
+  fi
   apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ && $2 != "(none)" {print $2}'
 }
 
