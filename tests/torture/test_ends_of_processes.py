@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from subprocess import Popen
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -62,45 +63,56 @@ def test_a_fork_storm_leaves_the_cache_whole(cache: Any, run: Run) -> None:
     assert cache.check() == []
 
 
+@pytest.fixture
+def contender(start: Start) -> Popen[str]:
+    """Keeps the lock busy: who finds it so waits for it, and then has it, without the GIL.
+
+    Only then can another thread of that process execute a program or end the interpreter.
+    """
+    process = start(LARGE_WRITES + "print('writes', flush=True); write(b'contended')")
+    assert line(process) == "writes"
+    return process
+
+
 @pytest.mark.parametrize("writer", ["main", "other"])
 def test_exec_while_a_thread_holds_the_lock_lets_go_of_it(
-    cache: Any, run: Run, writer: str
+    cache: Any, run: Run, contender: Popen[str], writer: str
 ) -> None:
-    # The program that is executed has the process id, and so the thread id, of the owner.
+    # The next program has the process id, and so the thread id, of a main thread that wrote.
     code = """
-    left = int(sys.argv[2])
     def execute():
         time.sleep(random.random() * 0.01)
-        code = open(f"/proc/self/cmdline").read().split("\\0")[2]
-        os.execv(sys.executable, [sys.executable, "-c", code, sys.argv[1], str(left - 1), sys.argv[3]])
-    assert left < 60 or not open_cache().engine.stats()["owner_deaths"]
-    if not left or open_cache().engine.stats()["owner_deaths"] >= 3:
-        assert engine.set(b"after", b"exec", None)
+        code = open("/proc/self/cmdline").read().split("\\0")[2]
+        next = [sys.argv[1], str(int(sys.argv[2]) - 1), sys.argv[3]]
+        os.execv(sys.executable, [sys.executable, "-c", code, *next])
+    if sys.argv[2] == "0" or engine.stats()["owner_deaths"] >= 3:
         sys.exit()
-    first, second = (write, execute) if sys.argv[3] == "other" else (execute, write)
-    threading.Thread(target=first, args=[b"large"] if first is write else [], daemon=True).start()
-    second(*[b"large"] if second is write else [])
-    """  # noqa: E501
-    import textwrap
-
-    run(LARGE_WRITES + textwrap.dedent(code), "60", writer)
-    assert cache.engine.get(b"after") == b"exec"
+    works = [lambda: write(b"large"), execute]
+    main, other = works if sys.argv[3] == "main" else reversed(works)
+    threading.Thread(target=other, daemon=True).start()
+    main()
+    """
+    run(LARGE_WRITES + dedent(code), "200", writer)
+    contender.kill()
+    contender.wait()
+    assert cache.engine.set(b"large", b"after", None)
     assert owner_deaths(cache) > 0
-    assert cache.engine.set(b"large", b"small", None)
     assert cache.check() == []
 
 
-def test_threads_that_write_while_the_interpreter_ends_do_no_harm(cache: Any, run: Run) -> None:
+def test_threads_that_write_while_the_interpreter_ends_do_no_harm(
+    cache: Any, run: Run, contender: Popen[str]
+) -> None:
     code = """
     for name in (b"one", b"two", b"three"):
         threading.Thread(target=write, args=[name], daemon=True).start()
     time.sleep(0.01)
     """
-    import textwrap
-
     for _ in range(20):
-        run(LARGE_WRITES + textwrap.dedent(code))
-        assert cache.engine.set(b"one", b"small", None)
+        run(LARGE_WRITES + dedent(code))
+    contender.kill()
+    contender.wait()
+    assert cache.engine.set(b"one", b"after", None)
     assert cache.check() == []
 
 
@@ -157,26 +169,22 @@ def test_all_meet_again_in_one_file_after_it_was_deleted(
     processes = [start(code, str(number)) for number in range(4)]
     assert [line(process) for process in processes] == ["on"] * 4
 
-    def seen() -> dict[str, bytes]:
-        return cache.get_many([f"p{number}" for number in range(4)])
-
-    def all_seen_in(inode: int | None) -> bool:
-        there = data.stat().st_ino if data.exists() else None
-        return inode != there and cache.engine.path == str(data) and len(seen()) == 4
+    def all_in_one_file_but(old: int) -> bool:
+        if not data.exists() or data.stat().st_ino == old:
+            return False
+        seen = cache.get_many([f"p{number}" for number in range(4)])
+        pids = [process.pid for process in processes]
+        return len(seen) == 4 and {mapped_inode(pid, data) for pid in pids} == {data.stat().st_ino}
 
     data = Path(cache.engine.path)
-    eventually(lambda: all_seen_in(None), 60)
+    old = 0
     for _ in range(3):
-        before = data.stat().st_ino
+        eventually(partial(all_in_one_file_but, old), 60)
+        old = data.stat().st_ino
         for path in memory_path.iterdir():
             if path.suffix in deleted:
                 path.unlink()
-        eventually(lambda: all_seen_in(before), 60)  # noqa: B023 - called at once
-        inodes = {mapped_inode(process.pid, data) for process in processes}
-        eventually(
-            lambda: {mapped_inode(p.pid, data) for p in processes} == {data.stat().st_ino}, 60
-        )
-        assert inodes
+    eventually(partial(all_in_one_file_but, old), 60)
     assert all(process.poll() is None for process in processes)
     assert cache.check() == []
 
@@ -186,6 +194,3 @@ def mapped_inode(pid: int, path: Path) -> int:
     with open(f"/proc/{pid}/maps") as maps:
         rows = [row.split() for row in maps if str(path) in row and "(deleted)" not in row]
     return int(rows[-1][4]) if rows else 0
-
-
-assert sys.platform == "linux" or os.environ.get("CI") is None

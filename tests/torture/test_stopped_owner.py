@@ -1,6 +1,6 @@
 """The owner of a shard's lock is stopped inside: what the others can still do, and how fast.
 
-Django's ``SIGSTOP`` is a debugger, a frozen container, a laptop's lid, a starved machine.
+In life this is a debugger, a frozen container, or a machine with too few processors.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from subprocess import Popen
 from typing import Any
 
@@ -36,14 +36,14 @@ def engine(cache: Any) -> Any:
 
 
 @pytest.fixture
-def owner(engine: Any, start: Start) -> Iterator[Popen[str]]:
+def owner(engine: Any, start: Start) -> Popen[str]:
     """A process that is stopped while it holds the lock of the only shard."""
     process = start(WRITER)
     assert line(process) == "writes"
     give_up_at = time.monotonic() + 60
     while not stopped_inside(process, engine):
         assert time.monotonic() < give_up_at, "it was never stopped inside"
-    yield process
+    return process
 
 
 def stopped_inside(process: Popen[str], engine: Any) -> bool:
@@ -82,9 +82,7 @@ def test_deletes_go_on(engine: Any) -> None:
 
 @pytest.mark.usefixtures("owner")
 @pytest.mark.parametrize("operation", ["set", "add", "touch"])
-def test_a_write_is_refused_in_time_and_its_old_value_is_gone(
-    engine: Any, operation: str
-) -> None:
+def test_a_write_is_refused_in_time_and_its_old_value_is_gone(engine: Any, operation: str) -> None:
     key = {"set": b"overwritten", "add": b"added", "touch": b"touched"}[operation]
     work = {
         "set": lambda: engine.set(key, b"new", None),
