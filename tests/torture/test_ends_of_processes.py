@@ -74,12 +74,16 @@ def contender(start: Start) -> Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("writer", ["main", "other"])
+@pytest.mark.parametrize("holder", ["main", "other"])
 def test_exec_while_a_thread_holds_the_lock_lets_go_of_it(
-    cache: Any, run: Run, contender: Popen[str], writer: str
+    cache: Any, run: Run, holder: str
 ) -> None:
-    # The next program has the process id, and so the thread id, of a main thread that wrote.
+    # The next program has the process id, and so the thread id, of a main thread that held it.
     code = """
+    engine = open_cache().engine
+    def hold():
+        while True:
+            engine.check()  # nearly all of it under the lock, and without the GIL
     def execute():
         time.sleep(random.random() * 0.01)
         code = open("/proc/self/cmdline").read().split("\\0")[2]
@@ -87,15 +91,14 @@ def test_exec_while_a_thread_holds_the_lock_lets_go_of_it(
         os.execv(sys.executable, [sys.executable, "-c", code, *next])
     if sys.argv[2] == "0" or engine.stats()["owner_deaths"] >= 3:
         sys.exit()
-    works = [lambda: write(b"large"), execute]
-    main, other = works if sys.argv[3] == "main" else reversed(works)
+    main, other = (hold, execute) if sys.argv[3] == "main" else (execute, hold)
     threading.Thread(target=other, daemon=True).start()
     main()
     """
-    run(LARGE_WRITES + dedent(code), "200", writer)
-    contender.kill()
-    contender.wait()
-    assert cache.engine.set(b"large", b"after", None)
+    for number in range(5000):
+        cache.engine.set(b"%d" % number, bytes(500), None)
+    run(code, "100", holder)
+    assert cache.engine.set(b"after", b"exec", None)
     assert owner_deaths(cache) > 0
     assert cache.check() == []
 
