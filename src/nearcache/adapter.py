@@ -11,6 +11,7 @@ Where Django's base class would do several steps, the engine does one: ``add``, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
@@ -28,6 +29,23 @@ from nearcache.twins import AsyncTwins
 _INT64 = range(-(2**63), 2**63)
 
 
+Written = tuple[tuple[str, Any], ...]
+
+
+def _parse(options_class: type[CacheOptions], written: Written) -> CacheOptions:
+    """Django makes a backend for each thread and each asyncio task: settings are parsed once."""
+    try:
+        return _parse_once(options_class, written)
+    except TypeError:  # a value that cannot be hashed; its parser will say what is wrong
+        return options_class.parse(dict(written))
+
+
+@lru_cache(maxsize=256)
+def _parse_once(options_class: Any, written: Written) -> CacheOptions:
+    parsed: CacheOptions = options_class.parse(dict(written))
+    return parsed
+
+
 class SettingsError(OptionError, ImproperlyConfigured):
     """An OptionError that Django knows how to report."""
 
@@ -40,8 +58,9 @@ class Configured(AsyncTwins, Extras):
     def __init__(self, location: str, params: dict[str, Any]) -> None:
         super().__init__(params)
         given = params.get("OPTIONS") or {}
+        written = (("LOCATION", location or "default"), *given.items())
         try:
-            self.options = self.options_class.parse({"LOCATION": location or "default", **given})
+            self.options = _parse(self.options_class, written)
         except OptionError as error:
             raise SettingsError(error.backend, error.option, error.problem) from error
         self.flight_wait_s = self.options.single_flight_s
