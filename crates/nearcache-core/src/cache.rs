@@ -668,3 +668,6 @@ fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>, &mut Buffer) -> R) -> R {
         result
     })
 }
+
+#[cfg(test)]
+mod paused;

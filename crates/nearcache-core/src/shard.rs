@@ -334,8 +334,14 @@ impl<'a, M: Mem> Shard<'a, M> {
     ) -> Look<Seen> {
         for _ in 0..MAX_RETRIES {
             let word = self.mem.load(slot, Acquire);
-            if word >> 49 != tag || !self.live(word) {
+            if word >> 49 != tag {
                 return Look::Miss;
+            }
+            if !self.live(word) {
+                if self.is_stale(slot, word) {
+                    return Look::Miss;
+                }
+                continue;
             }
             match self.read(word, key, buffer, value_too) {
                 Read::Whole(header, expires_at_ms) => {
@@ -358,6 +364,14 @@ impl<'a, M: Mem> Shard<'a, M> {
             }
         }
         Look::Gave
+    }
+
+    /// Whether a word outside its window is still in its slot, so that the slot is
+    /// as good as empty. If not, the record was moved while the word was looked
+    /// at, and to call that a miss would make a missed delete of it.
+    #[cold]
+    fn is_stale(&self, slot: usize, word: u64) -> bool {
+        self.mem.load(slot, Acquire) == word
     }
 
     /// Counts a use of a slot, for the eviction policy: at most three writes
@@ -435,9 +449,13 @@ impl<'a, M: Mem> Shard<'a, M> {
         for step in 0..CHAIN {
             let bucket = self.bucket(hash, step);
             for slot in bucket..bucket + BUCKET_SLOTS {
-                let word = self.mem.load(slot, Acquire);
-                if word >> 49 == tag_of(hash) {
-                    let _ = self.mem.cas(slot, word, 0);
+                let mut word = self.mem.load(slot, Acquire);
+                // Again if it was moved just now: that may be the one to delete.
+                while word >> 49 == tag_of(hash) {
+                    match self.mem.cas(slot, word, 0) {
+                        Ok(()) => break,
+                        Err(there) => word = there,
+                    }
                 }
             }
         }
@@ -458,35 +476,55 @@ impl<'a, M: Mem> Shard<'a, M> {
         let at = self.base + self.geo.index + bucket * BUCKET_WORDS;
         let mut words = Vec::new();
         for slot in at..at + BUCKET_SLOTS {
-            let word = self.mem.load(slot, Acquire);
-            if word == 0 || !self.live(word) {
-                continue;
-            }
-            let (ring, offset) = (ring_of(word), self.offset_of(word));
-            let Some(header) = self.header(ring, offset) else {
-                continue;
-            };
-            if !header.plausible(self.geo.max_record_words) {
-                continue;
-            }
-            words.resize(HEADER_WORDS + header.key_len.div_ceil(8), 0);
-            let copied = self.copy_out(ring, offset, &mut words);
-            self.mem.fence(Acquire);
-            let expires = record::unpack_expiry(header.expiry, header.hash, self.seed);
-            let (true, true, Some(expires_at_ms)) = (copied, self.live(word), expires) else {
-                continue;
-            };
-            let key = &record::bytes(&words[HEADER_WORDS..])[..header.key_len];
-            // The checksum would need the value; a damaged key shows by its hash.
-            if !record::is_over(expires_at_ms, now_ms) && hash_of(key, self.seed) == header.hash {
-                each(Item {
-                    key,
-                    value_len: header.value_len(),
-                    tag: header.tag,
-                    expires_at_ms,
-                    version: header.version,
-                });
+            for _ in 0..MAX_RETRIES {
+                let word = self.mem.load(slot, Acquire);
+                if word == 0 || self.scan_word(word, now_ms, &mut words, each) {
+                    break;
+                }
+                if self.is_stale(slot, word) {
+                    break;
+                }
             }
         }
+    }
+
+    /// Shows the item behind a word, if there is one; false if it was moved or
+    /// overwritten meanwhile.
+    fn scan_word(
+        &self,
+        word: u64,
+        now_ms: u64,
+        words: &mut Vec<u64>,
+        each: &mut dyn FnMut(Item),
+    ) -> bool {
+        if !self.live(word) {
+            return false;
+        }
+        let (ring, offset) = (ring_of(word), self.offset_of(word));
+        let header = self
+            .header(ring, offset)
+            .filter(|header| header.plausible(self.geo.max_record_words));
+        let copied = header.filter(|header| {
+            words.resize(HEADER_WORDS + header.key_len.div_ceil(8), 0);
+            self.copy_out(ring, offset, words)
+        });
+        self.mem.fence(Acquire);
+        if !self.live(word) {
+            return false;
+        }
+        let Some(header) = copied else {
+            return true;
+        };
+        let expires = record::unpack_expiry(header.expiry, header.hash, self.seed);
+        if let Some(expires_at_ms) = expires.filter(|ms| !record::is_over(*ms, now_ms)) {
+            each(Item {
+                key: &record::bytes(&words[HEADER_WORDS..])[..header.key_len],
+                value_len: header.value_len(),
+                tag: header.tag,
+                expires_at_ms,
+                version: header.version,
+            });
+        }
+        true
     }
 }
