@@ -29,7 +29,7 @@ while True:
 
 @pytest.fixture
 def engine(cache: Any) -> Any:
-    for name in ("kept", "deleted", "overwritten", "added", "touched"):
+    for name in ("kept", "deleted", "changed"):
         cache.engine.set(name.encode(), name.encode(), None)
     cache.engine.set(b"counter", b"7", None)
     return cache.engine
@@ -81,18 +81,23 @@ def test_deletes_go_on(engine: Any) -> None:
 
 
 @pytest.mark.usefixtures("owner")
-@pytest.mark.parametrize("operation", ["set", "add", "touch"])
+@pytest.mark.parametrize("operation", ["set", "touch"])
 def test_a_write_is_refused_in_time_and_its_old_value_is_gone(engine: Any, operation: str) -> None:
-    key = {"set": b"overwritten", "add": b"added", "touch": b"touched"}[operation]
     work = {
-        "set": lambda: engine.set(key, b"new", None),
-        "add": lambda: engine.add(key, b"new", None),
-        "touch": lambda: engine.touch(key, None),
+        "set": lambda: engine.set(b"changed", b"new", None),
+        "touch": lambda: engine.touch(b"changed", None),
     }[operation]
     before = engine.stats()["dropped_busy"]
     assert timed(work, 0.020) is False
-    assert engine.get(key) is None
+    assert engine.get(b"changed") is None
     assert engine.stats()["dropped_busy"] == before + 1
+
+
+@pytest.mark.usefixtures("owner")
+def test_an_add_is_refused_in_time_and_changes_nothing(engine: Any) -> None:
+    assert timed(lambda: engine.add(b"kept", b"new", None), 0.020) is False
+    assert timed(lambda: engine.add(b"absent", b"new", None), 0.020) is False
+    assert engine.get_many([b"kept", b"absent"]) == [b"kept", None]
 
 
 @pytest.mark.usefixtures("owner")
@@ -128,12 +133,12 @@ def test_a_look_at_everything_says_what_it_could_not_look_at(engine: Any) -> Non
 def test_all_is_as_before_when_the_owner(
     engine: Any, owner: Popen[str], end: signal.Signals
 ) -> None:
-    engine.set(b"overwritten", b"refused", None)
+    engine.set(b"changed", b"refused", None)
     os.kill(owner.pid, end)
     give_up_at = time.monotonic() + 10
-    while not engine.set(b"overwritten", b"new", None):
+    while not engine.set(b"changed", b"new", None):
         assert time.monotonic() < give_up_at
-    assert engine.get(b"overwritten") == b"new"
+    assert engine.get(b"changed") == b"new"
     assert engine.incr(b"counter", 1) == 8
     owner.kill()
     owner.wait()
