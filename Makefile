@@ -28,8 +28,8 @@ test: core servers  ## Test the core and the package.
 test-matrix: servers  ## Test on every Python >= 3.11 found, with Django 5.2 and the newest.
 	@scripts/test-matrix
 
-torture: core  ## Kill and freeze processes inside the store, for as long as MINUTES says.
-	@$(PYTHON) -m pytest -q tests/torture --override-ini 'addopts=' --minutes $(or $(MINUTES),10)
+torture: core  ## Kill and freeze processes inside the store, for HOURS or MINUTES.
+	@$(PYTHON) -m tests.torture $(if $(HOURS),--hours $(HOURS),--minutes $(or $(MINUTES),10))
 
 check: core  ## Lint and type-check Python and Rust.
 	@.venv/bin/ruff check .

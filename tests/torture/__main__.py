@@ -46,16 +46,16 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--hours", type=float, help="instead of --seconds")
+    parser.add_argument("--hours", type=float, default=0.0)
+    parser.add_argument("--minutes", type=float, default=0.0, help="added to --hours")
+    parser.add_argument("--seconds", type=float, default=0.0, help="added to those")
     parser.add_argument("--size", type=int, help="of a store, in MiB; else one after another")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--directory", help="for the stores; the default is memory")
     parser.add_argument("--evidence", type=Path, default=Path("results/torture"))
     asked = parser.parse_args()
-    if asked.hours is not None:
-        asked.seconds = asked.hours * 3600
+    asked.seconds += asked.hours * 3600 + asked.minutes * 60
     if asked.directory is None and Path("/dev/shm").is_dir():
         asked.directory = "/dev/shm"
     return asked

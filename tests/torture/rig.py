@@ -46,6 +46,7 @@ class Rig:
         self.plan = plan
         self.random = random.Random(plan.seed)
         self.pids: dict[int, int] = {}  # of each worker
+        self.children: set[int] = set()  # they and all others that run
         self.stopped: set[int] = set()
         self.counts: Counter[str] = Counter()
         self.ended: dict[int, int] = {}  # status of children that were reaped
@@ -71,21 +72,27 @@ class Rig:
         self.complete(partial(worker.seed, self.plan))
         for number in range(self.plan.workers):
             self.revive(number)
-        self.checker = worker.fork(self.plan, partial(worker.checker, self.plan))
+        self.checker = self.fork(partial(worker.checker, self.plan))
+
+    def fork(self, body: Callable[[], None]) -> int:
+        pid = worker.fork(self.plan, body)
+        self.children.add(pid)
+        return pid
 
     def revive(self, number: int) -> None:
         self.lives += 1
         life = hash((self.plan.seed, self.lives))
-        self.pids[number] = worker.fork(self.plan, partial(worker.worker, self.plan, number, life))
+        self.pids[number] = self.fork(partial(worker.worker, self.plan, number, life))
 
     def complete(self, body: Callable[[], None]) -> None:
         """Runs a process to its end."""
-        pid = worker.fork(self.plan, body)
+        self.wait_for_the_end(self.fork(body), "a process that looks at everything")
+
+    def wait_for_the_end(self, pid: int, who: str) -> None:
         give_up_at = time.monotonic() + HANGS_AFTER_S
         while pid not in self.reaped():
             if time.monotonic() > give_up_at:
-                os.kill(pid, signal.SIGKILL)
-                raise Fault("a process that looks at everything did not end")
+                raise Fault(f"{who} does not end")
             time.sleep(0.005)
         self.see(pid)
 
@@ -128,14 +135,21 @@ class Rig:
 
     def kill(self, number: int) -> None:
         pid = self.pids[number]
-        os.kill(pid, signal.SIGKILL)
         # Gone for good before its successor speaks for its keys.
-        status = os.waitpid(pid, 0)[1] if pid not in self.ended else self.ended.pop(pid)
+        status = self.end(pid)
         if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
             self.ended[pid] = status
             self.see(pid)
         self.counts["kills"] += 1
         self.revive(number)
+
+    def end(self, pid: int) -> int:
+        """Kills a child; what it ended with, which may have been before."""
+        self.children.discard(pid)
+        if pid in self.ended:
+            return self.ended.pop(pid)
+        os.kill(pid, signal.SIGKILL)
+        return os.waitpid(pid, 0)[1]
 
     # What may have gone wrong.
 
@@ -147,18 +161,16 @@ class Rig:
             raise Fault(f"process {pid} ended by itself")
 
     def reaped(self) -> dict[int, int]:
-        """Children that ended by themselves."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return self.ended
-            if not pid:
-                return self.ended
-            self.ended[pid] = status
+        """Children that ended by themselves, and how."""
+        for pid in list(self.children - self.ended.keys()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                self.ended[pid] = status
+        return self.ended
 
     def see(self, pid: int) -> None:
         code = os.waitstatus_to_exitcode(self.ended.pop(pid))
+        self.children.discard(pid)
         texts = [path.read_text() for path in self.plan.faults.iterdir()]
         if code or texts:
             raise Fault(f"process {pid} ended with {code}\n" + "\n".join(texts))
@@ -197,24 +209,14 @@ class Rig:
         for pid in self.pids.values():
             os.kill(pid, signal.SIGKILL)
         for number in list(self.pids):
-            os.waitpid(self.pids.pop(number), 0)
+            self.end(self.pids.pop(number))
         self.plan.ledger.stop[0] = 1
-        give_up_at = time.monotonic() + HANGS_AFTER_S
-        while self.checker not in self.reaped():
-            if time.monotonic() > give_up_at:
-                raise Fault("the checker does not end")
-            time.sleep(0.005)
-        self.see(self.checker)
-        self.checker = 0
+        self.wait_for_the_end(self.checker, "the checker")
 
     def kill_all(self) -> None:
         """Whoever is left: nobody after a round without a fault."""
-        left = [*self.pids.values(), getattr(self, "checker", 0)]
-        for pid in filter(None, left):
-            if pid not in self.ended:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-        self.pids.clear()
+        for pid in list(self.children):
+            self.end(pid)
 
     def tell(self, progress: Callable[[str], None]) -> None:
         operations = sum(self.plan.ledger.operations)

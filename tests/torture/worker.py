@@ -55,8 +55,11 @@ def fork(plan: Plan, body: Callable[[], None]) -> int:
 
 
 def write_fault(plan: Plan) -> None:
-    path = plan.faults / f"{os.getpid()}-{threading.get_ident()}"
-    path.write_text(f"process {os.getpid()}\n{traceback.format_exc()}")
+    """For the rig to find, whole at once."""
+    name = f"{os.getpid()}-{threading.get_ident()}"
+    draft = plan.directory / name
+    draft.write_text(f"process {os.getpid()}\n{traceback.format_exc()}")
+    draft.rename(plan.faults / name)
 
 
 def seed(plan: Plan) -> None:
