@@ -32,7 +32,7 @@ _INT64 = range(-(2**63), 2**63)
 Written = tuple[tuple[str, Any], ...]
 
 
-def _parse(options_class: type[CacheOptions], written: Written) -> CacheOptions:
+def _parse(options_class: Any, written: Written) -> Any:
     """Django makes a backend for each thread and each asyncio task: settings are parsed once."""
     try:
         return _parse_once(options_class, written)
@@ -41,9 +41,8 @@ def _parse(options_class: type[CacheOptions], written: Written) -> CacheOptions:
 
 
 @lru_cache(maxsize=256)
-def _parse_once(options_class: Any, written: Written) -> CacheOptions:
-    parsed: CacheOptions = options_class.parse(dict(written))
-    return parsed
+def _parse_once(options_class: Any, written: Written) -> Any:
+    return options_class.parse(dict(written))
 
 
 class SettingsError(OptionError, ImproperlyConfigured):
