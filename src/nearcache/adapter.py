@@ -59,7 +59,7 @@ class Configured(AsyncTwins, Extras):
         given = params.get("OPTIONS") or {}
         written = (("LOCATION", location or "default"), *given.items())
         try:
-            self.options = _parse(self.options_class, written)
+            self.options: CacheOptions = _parse(self.options_class, written)
         except OptionError as error:
             raise SettingsError(error.backend, error.option, error.problem) from error
         self.flight_wait_s = self.options.single_flight_s
