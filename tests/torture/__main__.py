@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--directory", help="for the stores; the default is memory")
     parser.add_argument("--evidence", type=Path, default=Path("results/torture"))
     asked = parser.parse_args()
-    asked.seconds += asked.hours * 3600 + asked.minutes * 60
+    asked.seconds = asked.seconds + 60 * asked.minutes + 3600 * asked.hours or 30.0
     if asked.directory is None and Path("/dev/shm").is_dir():
         asked.directory = "/dev/shm"
     return asked

@@ -111,7 +111,7 @@ def test_threads_that_write_while_the_interpreter_ends_do_no_harm(
         threading.Thread(target=write, args=[name], daemon=True).start()
     time.sleep(0.01)
     """
-    for _ in range(20):
+    for _ in range(10):
         run(LARGE_WRITES + dedent(code))
     contender.kill()
     contender.wait()

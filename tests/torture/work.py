@@ -21,6 +21,7 @@ from tests.torture.values import Violation
 Operation = Callable[[], None]
 
 GENERATION_SHIFT = 32  # a counter that may be evicted starts again at another base
+CLOCK_TICK_S = 0.02  # of the coarse clock that reads look at, and more
 LOCK_TTL_MS = 60_000
 LOCK_TRUSTED_S = 30  # a lock may be lost in a machine that stands still for longer
 
@@ -106,6 +107,19 @@ class Owner:
         store.face(at).delete(store.key(at))
         store.claims.gone(at, sequence)
 
+    def expire(self) -> None:
+        store, timeout_s = self.stores.crowded, 0.005
+        at = self.own(store)
+        sequence = store.claims.begin(at)
+        store.face(at).set(store.key(at), self.value(store, at, sequence), timeout_s)
+        self.stored(store, at, sequence, None)
+        over_at = time.time() + timeout_s + CLOCK_TICK_S
+        while time.time() < over_at:
+            store.read(at)
+        if store.face(at).get(store.key(at)) is not None:
+            raise Violation(f"{store.key(at)}: expired, and still there")
+        store.claims.gone(at, sequence)
+
     def touch(self) -> None:
         store = self.store()
         at = self.own(store)
@@ -182,7 +196,7 @@ class Owner:
 
     def scan(self) -> None:
         """What is there from the first call to the last is shown exactly once."""
-        store = self.store()
+        store = self.random.choice((self.stores.roomy,) * 9 + (self.stores.crowded,))
         before = store.claims.held.tolist()
         times = Counter(self._shown(store))
         after = store.claims.held.tolist()
@@ -323,13 +337,14 @@ WEIGHTS: dict[str, dict[str, float]] = {
     "add": {"mixed": 5, "threads": 5, "checker": 1},
     "delete": {"mixed": 5, "threads": 5, "checker": 1},
     "touch": {"mixed": 5, "threads": 5, "checker": 1},
+    "expire": {"mixed": 0.1, "threads": 0.1, "checker": 0.2},
     "cas": {"mixed": 5, "threads": 5, "checker": 1},
     "get_and_set": {"mixed": 5, "threads": 5},
     "set_many": {"mixed": 2, "threads": 2, "writer": 1},
     "set_again": {"writer": 6},
     "get": {"mixed": 20, "threads": 20, "checker": 50},
     "get_many": {"mixed": 5, "threads": 5, "checker": 10},
-    "scan": {"mixed": 0.05, "threads": 0.05, "checker": 0.2},
+    "scan": {"mixed": 0.5, "threads": 0.5, "checker": 0.5},
     "clear": {"mixed": 0.05},
     "cull": {"mixed": 0.2},
     "incr": {"mixed": 2, "threads": 2, "counter": 10, "checker": 1},
