@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -80,12 +83,18 @@ def site(
         "--log-level",
         "error",
     ]
+    command += ["--graceful-timeout", "2"]
     command += ["--no-control-socket"] if has_control_socket() else []
-    process = subprocess.Popen([*command, "site_app"], cwd=private_path)
+    process = subprocess.Popen([*command, "site_app"], cwd=private_path, start_new_session=True)
     eventually(lambda: answers(address), 60)
     yield address
-    process.terminate()
-    process.wait(30)
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(15)
+    finally:
+        # Nobody stays behind, however a worker takes its end.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def has_control_socket() -> bool:
