@@ -13,14 +13,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 
 import django
 from hypothesis import HealthCheck, settings
-from hypothesis.internal.charmap import charmap
 
 django.setup()
-# A busy machine is slow and no fault; and the table of characters, which Hypothesis makes in
-# a fresh clone, is made here rather than inside the first test that needs it.
+# A busy machine is slow and no fault: Hypothesis makes its table of characters inside the
+# first test of a fresh clone, which takes longer than it allows a test.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
-charmap()
 
 
 @pytest.fixture
