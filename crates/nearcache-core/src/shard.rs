@@ -516,9 +516,13 @@ impl<'a, M: Mem> Shard<'a, M> {
             return true;
         };
         let expires = record::unpack_expiry(header.expiry, header.hash, self.seed);
-        if let Some(expires_at_ms) = expires.filter(|ms| !record::is_over(*ms, now_ms)) {
+        let key = &record::bytes(&words[HEADER_WORDS..])[..header.key_len];
+        // The checksum would need the value; a damaged key shows by its hash.
+        if let Some(expires_at_ms) = expires.filter(|ms| !record::is_over(*ms, now_ms))
+            && hash_of(key, self.seed) == header.hash
+        {
             each(Item {
-                key: &record::bytes(&words[HEADER_WORDS..])[..header.key_len],
+                key,
                 value_len: header.value_len(),
                 tag: header.tag,
                 expires_at_ms,

@@ -93,24 +93,30 @@ impl<M: Mem> Shard<'_, M> {
 
     /// Starts a shard again whose control words are damaged.
     ///
-    /// Its slots are emptied one by one: with `safe_tail` in doubt the window
-    /// test is in doubt. The rings go on where `head` is, modulo what a slot word
-    /// holds of it, so that offsets stay far from the end of 64 bits. Killed in
-    /// between, the next owner finds the words as bad, or the slots empty.
+    /// The rings go on where `head` is, modulo what a slot word holds of it, so
+    /// that offsets stay far from the end of 64 bits. The slots are emptied first:
+    /// with `safe_tail` in doubt the window test is in doubt. Killed in between,
+    /// the next owner finds the words as bad, or the slots empty.
     fn reset_locked(&self) {
         self.count(PolicyCounter::Resets, 1);
-        let index = self.base + self.geo.index;
-        for bucket in (index..).step_by(BUCKET_WORDS).take(self.geo.buckets) {
-            for slot in bucket..bucket + BUCKET_SLOTS {
-                self.mem.store(slot, 0, Release);
-            }
-        }
+        self.empty_index_locked();
         for ring in [SMALL, MAIN] {
             let head = self.word(control::HEAD + ring) & OFFSET_MASK;
             self.set_word(control::HEAD + ring, head);
             self.set_word(control::TAIL + ring, head);
         }
         self.clear_locked();
+    }
+
+    fn empty_index_locked(&self) {
+        let index = self.base + self.geo.index;
+        for bucket in (index..).step_by(BUCKET_WORDS).take(self.geo.buckets) {
+            for slot in bucket..bucket + BUCKET_SLOTS {
+                if self.mem.load(slot, Relaxed) != 0 {
+                    self.mem.store(slot, 0, Release);
+                }
+            }
+        }
     }
 
     /// The slot of a key, expired or not. Under the lock a slot can only empty.
@@ -259,7 +265,9 @@ impl<M: Mem> Shard<'_, M> {
         self.mem.load(seen.slot, Acquire) == seen.word
     }
 
-    /// Drops everything at once: no record passes the window test any more.
+    /// Drops everything at once: no record passes the window test any more. The
+    /// slots are emptied all the same, or a damaged `head` or `safe_tail` word
+    /// would let values come back.
     pub fn clear_locked(&self) {
         for ring in [SMALL, MAIN] {
             let head = self.word(control::HEAD + ring);
@@ -271,6 +279,7 @@ impl<M: Mem> Shard<'_, M> {
         self.set_word(control::ITEMS, 0);
         self.set_word(control::BEEN_FULL, 0);
         self.set_word(control::LARGEST, 0);
+        self.empty_index_locked();
     }
 
     fn find_alive_locked(
