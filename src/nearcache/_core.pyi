@@ -44,6 +44,9 @@ class Store:
         `near_*` bound the decoded objects that a FusedCache keeps in this
         process; 0 items: none.
         """
+    @staticmethod
+    def existing(base_path: str) -> Store:
+        """The store at that path as it is; RegionError if there is none."""
     def get(self, key: bytes) -> bytes | None: ...
     def gets(self, key: bytes) -> tuple[bytes, int] | None:
         """The value and its version, for :meth:`cas`."""

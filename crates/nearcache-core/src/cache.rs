@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::error::Error;
-use crate::layout::{Config, Geometry, NAMED_LOCKS, control};
+use crate::layout::{Config, Geometry, NAMED_LOCKS, control, header};
 use crate::lock::{Busy, Inherited, Locks, PATIENCE_MS, Wait};
 use crate::mem::{Boxed, Counting, Mem};
 use crate::named_locks::NamedLocks;
@@ -440,6 +440,7 @@ impl<M: Mem> Cache<M> {
             ("size_bytes", self.geometry.total_words as u64 * 8),
             ("max_item_bytes", self.max_item_bytes()),
             ("shards", shards),
+            ("created_ms", self.mem.load(header::CREATED_MS, Relaxed)),
             ("processes", process::alive(&self.mem)),
             ("locks_held", NamedLocks { mem: &self.mem }.held(now_ms)),
         ]);

@@ -70,14 +70,36 @@ impl Region {
     ) -> Result<Self, Error> {
         let wanted = Geometry::new(config)?;
         private_directory(base)?;
-        let presence = lock_file(base)?;
-        wait_for_range(&presence, OPENING_BYTE, patience, base)?;
+        let (presence, made_here) = locked_for_opening(base, patience)?;
         let alone = try_range(&presence, PRESENCE_BYTE, libc::F_WRLCK);
         let opened = Self::open_alone_or_not(base, config, wanted, alone, useless);
+        if opened.is_err() && made_here {
+            // Whoever waits for it will find it gone and make another.
+            remove_if_there(&with_suffix(base, ".lock"))?;
+        }
         // Presence is shared by all users; taking it shared gives up exclusiveness.
         try_range(&presence, PRESENCE_BYTE, libc::F_RDLCK);
         try_range(&presence, OPENING_BYTE, libc::F_UNLCK);
         opened.map(|opened| opened.into_region(presence))
+    }
+
+    /// What the file at `base` was made with; an error if there is none to use.
+    pub fn config_of(base: &Path) -> Result<Config, Error> {
+        let path = data_path(base);
+        let file = open_private(&path, false).map_err(|failure| match failure {
+            OpenFailure::Missing => {
+                Error::Refused(format!("{}: there is no such cache file", path.display()))
+            }
+            OpenFailure::Error(error) => error,
+        })?;
+        let opened = Opened::attach(file, &path)?;
+        if !opened.is_of_this_boot() {
+            return Err(Error::Refused(format!(
+                "{}: was written before the machine was restarted, and counts as empty",
+                path.display()
+            )));
+        }
+        Ok(opened.config())
     }
 
     fn open_alone_or_not(
@@ -99,9 +121,7 @@ impl Region {
             return Opened::create(base, config, &wanted, Some(notice.into()));
         }
         let there = &opened.geometry;
-        if opened.mapped.load(header::BOOT_ID, Relaxed) != boot_id()[0]
-            || opened.mapped.load(header::BOOT_ID + 1, Relaxed) != boot_id()[1]
-        {
+        if !opened.is_of_this_boot() {
             let notice = "the machine was restarted since the cache was written; it starts empty";
             return Opened::create(base, config, &wanted, Some(notice.into()));
         }
@@ -175,11 +195,7 @@ impl Opened {
         if word(header::UID) != u64::from(effective_uid()) {
             return Err(foreign("was made by another user"));
         }
-        let config = Config {
-            size_bytes: metadata.len(),
-            max_item_bytes: Some(word(header::MAX_ITEM)).filter(|bytes| *bytes != 0),
-            mean_item_bytes: Some(word(header::MEAN_ITEM)).filter(|bytes| *bytes != 0),
-        };
+        let config = config_in(&mapped, metadata.len());
         let geometry = Geometry::new(&config)
             .ok()
             .filter(|geometry| geometry.total_words as u64 * 8 == word(header::TOTAL_BYTES))
@@ -196,6 +212,15 @@ impl Opened {
             created: false,
             notice: None,
         })
+    }
+
+    fn is_of_this_boot(&self) -> bool {
+        let there = [header::BOOT_ID, header::BOOT_ID + 1].map(|at| self.mapped.load(at, Relaxed));
+        there == boot_id()
+    }
+
+    fn config(&self) -> Config {
+        config_in(&self.mapped, self.geometry.total_words as u64 * 8)
     }
 
     /// Makes a new file beside and renames it over the old one, if any.
@@ -350,6 +375,16 @@ fn locks_of(opened: &Opened) -> Locks {
     Locks::Files(files)
 }
 
+/// The configuration in a header.
+fn config_in(mapped: &Mapped, size_bytes: u64) -> Config {
+    let given = |at| Some(mapped.load(at, Relaxed)).filter(|bytes| *bytes != 0);
+    Config {
+        size_bytes,
+        max_item_bytes: given(header::MAX_ITEM),
+        mean_item_bytes: given(header::MEAN_ITEM),
+    }
+}
+
 /// Empties the tables that name processes of another PID namespace.
 fn forget_processes(mapped: &Mapped) {
     for slot in 0..PROCESS_SLOTS {
@@ -438,16 +473,41 @@ fn check_private(file: &File, path: &Path) -> Result<(), Error> {
     check_owner(path, &metadata, "chmod 600")
 }
 
-fn lock_file(base: &Path) -> Result<File, Error> {
+/// The lock file, with the right to open the data file, and whether it was made
+/// here. Bounded by `patience`.
+fn locked_for_opening(base: &Path, patience: Duration) -> Result<(File, bool), Error> {
     let path = with_suffix(base, ".lock");
+    loop {
+        let (file, made_here) = lock_file(&path)?;
+        wait_for_range(&file, OPENING_BYTE, patience, base)?;
+        // Removed while this process waited: the lock that counts is another.
+        let there = fs::metadata(&path).map(|metadata| metadata.ino()).ok();
+        let here = file
+            .metadata()
+            .map_err(|e| io_error(&path, "cannot be read", &e))?
+            .ino();
+        if there == Some(here) {
+            return Ok((file, made_here));
+        }
+    }
+}
+
+fn lock_file(path: &Path) -> Result<(File, bool), Error> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let file = options
-        .open(&path)
-        .map_err(|error| io_error(&path, "cannot be opened", &error))?;
-    check_private(&file, &path)?;
-    Ok(file)
+    options
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW);
+    let opened = match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            options.create(true).open(path).map(|file| (file, true))
+        }
+        opened => opened.map(|file| (file, false)),
+    };
+    let (file, made_here) = opened.map_err(|error| io_error(path, "cannot be opened", &error))?;
+    check_private(&file, path)?;
+    Ok((file, made_here))
 }
 
 /// Tries to lock, or unlocks, one byte of the lock file. The lock belongs to the

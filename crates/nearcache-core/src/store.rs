@@ -67,6 +67,15 @@ impl Store {
         })
     }
 
+    /// Opens the cache at `base` as it is, with whatever it was made.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if there is none, or it must not be trusted.
+    pub fn existing(base: &Path) -> Result<Self, Error> {
+        Self::open(base, &Region::config_of(base)?)
+    }
+
     /// The cache, of the file that has the name now. `now_ms` as for the
     /// operation that follows.
     #[inline]

@@ -52,6 +52,16 @@ impl Store {
         })
     }
 
+    /// The store at that path as it is, with whatever settings it was made.
+    #[staticmethod]
+    fn existing(py: Python<'_>, base_path: &str) -> PyResult<Store> {
+        let core = nearcache_core::Store::existing(Path::new(base_path))
+            .map_err(|error| region_error(py, &error))?;
+        Ok(Store {
+            shared: Shared::new(py, core, Near::new(0, 0)),
+        })
+    }
+
     #[getter]
     fn path(&self) -> String {
         self.shared.core.path().display().to_string()

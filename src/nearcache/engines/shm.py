@@ -13,11 +13,9 @@ whoever writes the file runs code in its readers.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
-import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -32,7 +30,6 @@ logger = logging.getLogger("nearcache.shm")
 TMPFS = "/dev/shm"  # noqa: S108 - the directory in it is private, and checked
 MIN_SIZE_BYTES = MIB
 DEFAULT_SIZE_BYTES = 256 * MIB
-PRESENCE_BYTE = 1  # of the lock file; see crates/nearcache-core/src/region.rs
 SUFFIX = f".v{_core.LAYOUT_VERSION}.seg"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
@@ -74,24 +71,10 @@ def open_store(base: str, size_bytes: int | None = None, **tuning: int | None) -
 
 
 def open_existing(base: str) -> _core.Store:
-    """A store as it is, with whatever settings it was made; raises RegionError if there is none.
-
-    A store that nobody uses is made anew if it is opened with other settings than it has. So
-    this process is somebody first: it takes the lock that says so, and then opens.
-    """
+    """A store as it is, with whatever settings it was made; raises RegionError if there is none."""
     if not data_path(base).exists():
         raise RegionError(f"{data_path(base)} is not there; `nearcache shm list` shows what is")
-    lock_path = Path(f"{base}.lock")
-    if not lock_path.exists():
-        raise RegionError(
-            f"{data_path(base)} has no {lock_path.name} beside it: it is no cache, or half of one;"
-            " remove it if nothing needs it"
-        )
-    with lock_path.open("rb") as presence:
-        if sys.platform == "linux":
-            shared = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, PRESENCE_BYTE, 1, 0)
-            fcntl.fcntl(presence, fcntl.F_OFD_SETLK, shared)
-        return _core.Store(base, size_bytes=_fitting_size_bytes(base))
+    return _core.Store.existing(base)
 
 
 def _open(base: str, size_bytes: int | None, tuning: dict[str, int]) -> _core.Store:
