@@ -120,14 +120,19 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     /// Hints may be off by what killed processes left undone, not by more than
-    /// there is.
+    /// there is. Sets them right, by a difference: deletes go on meanwhile.
     fn check_hints(&self, live: [u64; 2], items: u64, fault: &mut dyn FnMut(String)) {
-        let counted = (self.live_words(SMALL), self.live_words(MAIN), self.items());
         let capacity = self.geo.pages as u64 * self.geo.page_words();
-        if counted.0 > capacity || counted.1 > capacity {
-            fault(format!(
-                "hints {counted:?}, but there are {live:?} words, {items} items"
-            ));
+        let counted = [live[SMALL], live[MAIN], items];
+        for (at, counted) in [control::LIVE, control::LIVE + MAIN, control::ITEMS]
+            .into_iter()
+            .zip(counted)
+        {
+            let hint = self.word(at);
+            if (hint as i64).max(0) as u64 > capacity {
+                fault(format!("a hint says {hint}, but there are {counted}"));
+            }
+            self.mem.add(self.base + at, counted.wrapping_sub(hint));
         }
     }
 }
