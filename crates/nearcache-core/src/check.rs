@@ -9,6 +9,8 @@ use crate::record::{self, HEADER_WORDS};
 use crate::shard::{CHAIN, Shard, ring_of, slot_word, tag_of};
 use crate::write::{MAIN, SMALL};
 
+const HINTS: [usize; 3] = [control::LIVE + SMALL, control::LIVE + MAIN, control::ITEMS];
+
 impl<M: Mem> Shard<'_, M> {
     /// Adds a line to `faults` for every broken invariant.
     pub fn check_locked(&self, faults: &mut Vec<String>) {
@@ -75,6 +77,7 @@ impl<M: Mem> Shard<'_, M> {
     fn check_index(&self, records: &HashMap<(usize, u64), u64>, fault: &mut dyn FnMut(String)) {
         let mut keys: HashMap<Vec<u8>, usize> = HashMap::new();
         let (mut live, mut items) = ([0, 0], 0);
+        let hints = HINTS.map(|at| self.word(at));
         let first = self.base + self.geo.index;
         for bucket in (first..).step_by(BUCKET_WORDS).take(self.geo.buckets) {
             for slot in bucket..bucket + BUCKET_SLOTS {
@@ -110,7 +113,7 @@ impl<M: Mem> Shard<'_, M> {
                 }
             }
         }
-        self.check_hints(live, items, fault);
+        self.check_hints(hints, [live[SMALL], live[MAIN], items], fault);
     }
 
     fn whole_record(&self, ring: usize, offset: u64) -> Option<Vec<u64>> {
@@ -120,19 +123,15 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     /// Hints may be off by what killed processes left undone, not by more than
-    /// there is. Sets them right, by a difference: deletes go on meanwhile.
-    fn check_hints(&self, live: [u64; 2], items: u64, fault: &mut dyn FnMut(String)) {
+    /// there is. Sets right those that no delete changed since `hints` were read.
+    fn check_hints(&self, hints: [u64; 3], counted: [u64; 3], fault: &mut dyn FnMut(String)) {
         let capacity = self.geo.pages as u64 * self.geo.page_words();
-        let counted = [live[SMALL], live[MAIN], items];
-        for (at, counted) in [control::LIVE, control::LIVE + MAIN, control::ITEMS]
-            .into_iter()
-            .zip(counted)
-        {
-            let hint = self.word(at);
+        for ((at, hint), counted) in HINTS.into_iter().zip(hints).zip(counted) {
             if (hint as i64).max(0) as u64 > capacity {
                 fault(format!("a hint says {hint}, but there are {counted}"));
             }
-            self.mem.add(self.base + at, counted.wrapping_sub(hint));
+            // If another process counts right now, the next check will do.
+            let _ = self.mem.cas(self.base + at, hint, counted);
         }
     }
 }
