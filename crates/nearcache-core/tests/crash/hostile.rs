@@ -13,7 +13,7 @@ use nearcache_core::{Added, Buffer, Cache, Config, Store, Stored, TAG_INT, Wait}
 
 use crate::support::{End, NOW, Random, data_file, in_child, put_file, scratch};
 
-const CASES: u64 = 1500;
+const CASES: u64 = 800;
 /// Cases one child runs: it never unmaps a file.
 const BATCH: u64 = 50;
 /// Longest time for one case. A damaged lock makes every write wait.

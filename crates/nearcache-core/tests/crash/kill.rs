@@ -69,41 +69,53 @@ pub fn killed(operation: &Operation, base: &Path, kill_before: u64) -> bool {
     }
 }
 
-/// The stores to be killed before: all, or of a long record a share.
-pub fn stores(operation: &Operation) -> impl Iterator<Item = u64> {
-    let step = if operation.long { 61 } else { 1 };
-    (1..60).chain((60..).step_by(step))
+/// The stores to be killed before: all, up to a number that only the copying of
+/// long records reaches; then the first, the last and every so many.
+pub fn stores(operation: &Operation, base: &Path, file: &[u8]) -> Vec<u64> {
+    const ALL: u64 = 320;
+    let finishes_before = |store: u64| {
+        put_file(base, file);
+        !killed(operation, base, store)
+    };
+    let mut end = 1;
+    while !finishes_before(end) {
+        end *= 2;
+    }
+    let mut begin = end / 2;
+    while begin + 1 < end {
+        let middle = begin.midpoint(end);
+        match finishes_before(middle) {
+            true => end = middle,
+            false => begin = middle,
+        }
+    }
+    // Some step that no page or record has a multiple of.
+    let step = (end / (ALL / 2)) | 1;
+    let tried = |store: &u64| {
+        end <= ALL || *store < ALL / 4 || *store + ALL / 4 > end || store.is_multiple_of(step)
+    };
+    (1..=end).filter(tried).collect()
 }
 
 pub fn before_every_store() -> usize {
     OPERATIONS.iter().map(all_stores_of).sum()
 }
 
-static T: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
 fn all_stores_of(operation: &Operation) -> usize {
- let _ = T.elapsed();
     let directory = scratch();
     let case = Case::of(operation, directory.path());
     let base = directory.path().join("case");
-    let (mut cases, mut held) = (0, 0);
-    for kill_before in stores(operation) {
+    let stores = stores(operation, &base, &case.file);
+    let mut held = false;
+    for kill_before in &stores {
         put_file(&base, &case.file);
-        let done = !killed(operation, &base, kill_before);
+        killed(operation, &base, *kill_before);
         let owner_died = owner_died_in_the_lock(&base);
-        held += usize::from(owner_died);
+        held |= owner_died;
         let end = in_child(|| verify(operation, &case, &base, owner_died));
-        assert_eq!(
-            end,
-            End::Finished,
-            "{} before store {kill_before}",
-            operation.name
-        );
-        cases += 1;
-        if done {
-            break;
-        }
+        let name = operation.name;
+        assert_eq!(end, End::Finished, "{name} before store {kill_before}");
     }
-    eprintln!("{} {cases} {:?}", operation.name, T.elapsed());
     let lock_free = [
         "delete",
         "get",
@@ -111,12 +123,12 @@ fn all_stores_of(operation: &Operation) -> usize {
         "refuse a value that is too large",
     ];
     assert_eq!(
-        held > 0,
+        held,
         !lock_free.contains(&operation.name),
         "{}",
         operation.name
     );
-    cases
+    stores.len()
 }
 
 /// What the kernel has written into the mutex of the first shard.

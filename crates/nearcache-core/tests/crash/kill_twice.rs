@@ -6,11 +6,13 @@ use crate::support::{End, Held, WAIT, in_child, open, put_file, read, scratch};
 
 use nearcache_core::Cache;
 
-/// Deaths of the first process that are followed up, by operation.
-const FIRST_DEATHS: usize = 24;
+/// Deaths of the first process that are followed up: all of a short operation,
+/// of a long one about so many.
+const FIRST_DEATHS: usize = 12;
+const SHORT: usize = 30;
 /// The next owner's first stores are its recovery: all of them are tried, and of
 /// the operation that follows a share.
-const RECOVERY_STORES: u64 = 12;
+const RECOVERY_STORES: u64 = 10;
 
 pub fn before_every_store_of_the_recovery() -> usize {
     OPERATIONS.iter().map(twice).sum()
@@ -24,13 +26,19 @@ fn twice(operation: &Operation) -> usize {
         put_file(&base, &case.file);
         killed(operation, &base, kill_before)
     };
-    let all: Vec<u64> = stores(operation).take_while(|k| dies_at(*k)).collect();
-    let step = all.len().div_ceil(FIRST_DEATHS).max(1);
+    let mut all = stores(operation, &base, &case.file);
+    // Before this one it had come to its end.
+    all.pop();
+    let step = if all.len() <= SHORT {
+        1
+    } else {
+        all.len() / FIRST_DEATHS
+    };
     let mut cases = 0;
     for first in all.into_iter().step_by(step) {
         assert!(dies_at(first));
         let file = std::fs::read(crate::support::data_file(&base)).unwrap();
-        for second in (1..=RECOVERY_STORES).chain((RECOVERY_STORES + 1..).step_by(37)) {
+        for second in (1..=RECOVERY_STORES).chain((RECOVERY_STORES + 1..).step_by(61)) {
             put_file(&base, &file);
             let end = in_child(|| {
                 let cache = Cache::counting(&base, &(operation.config)(), second).unwrap();

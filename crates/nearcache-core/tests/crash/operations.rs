@@ -18,9 +18,6 @@ pub struct Operation {
     pub new_keys: &'static [&'static [u8]],
     /// Whether it makes room, so that a second run may evict something else.
     pub evicts: bool,
-    /// Whether the words of one long record make most of its stores, which are
-    /// then not all tried.
-    pub long: bool,
 }
 
 /// How the file is made.
@@ -99,10 +96,10 @@ fn fill_and_use_step(cache: &Victim, n: u32) {
     }
 }
 
-/// Mostly garbage, so the cleaner packs.
+/// Few live records among much garbage, so the cleaner packs.
 fn garbage_step(cache: &Victim, n: u32) {
-    let key = if n.is_multiple_of(4) { n } else { 1 };
-    set(cache, &(key % 400).to_be_bytes(), &[n as u8; 900]);
+    let key = if n < 300 { n } else { 1 };
+    set(cache, &key.to_be_bytes(), &[n as u8; 900]);
 }
 
 fn large_step(cache: &Victim, n: u32) {
@@ -119,7 +116,6 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| set(cache, b"fresh", b"a new value"),
         new_keys: FRESH,
         evicts: false,
-        long: false,
     },
     Operation {
         name: "set over a value",
@@ -128,7 +124,6 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| set(cache, b"k", b"another value, and a longer one"),
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "set over an expired value",
@@ -137,7 +132,6 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| set(cache, b"x", b"alive"),
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "set and evict",
@@ -149,7 +143,6 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| set(cache, b"fresh", &[7; 900]),
         new_keys: FRESH,
         evicts: true,
-        long: false,
     },
     Operation {
         name: "set and promote",
@@ -161,7 +154,6 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| set(cache, b"fresh", &[7; 900]),
         new_keys: FRESH,
         evicts: true,
-        long: false,
     },
     Operation {
         name: "set and pack garbage",
@@ -173,7 +165,6 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| set(cache, &1_u32.to_be_bytes(), &[7; 900]),
         new_keys: &[],
         evicts: true,
-        long: false,
     },
     Operation {
         name: "set a value of many pages",
@@ -182,19 +173,17 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| set(cache, b"fresh", &[9; 40_000]),
         new_keys: FRESH,
         evicts: false,
-        long: true,
     },
     Operation {
         name: "set a value of many pages and make room",
         config: small,
         prepare: Prepare::Until {
             step: large_step,
-            moves: "evicted_main",
+            moves: "evicted_small",
         },
         run: |cache| set(cache, b"fresh", &[9; 40_000]),
         new_keys: FRESH,
         evicts: true,
-        long: true,
     },
     Operation {
         name: "set into a full index",
@@ -206,7 +195,6 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| set(cache, b"fresh", b"small"),
         new_keys: FRESH,
         evicts: true,
-        long: false,
     },
     Operation {
         name: "refuse a value that is too large",
@@ -215,7 +203,6 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| set(cache, b"k", &vec![1; cache.max_item_bytes() as usize + 1]),
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "add a key",
@@ -227,7 +214,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: FRESH,
         evicts: false,
-        long: false,
     },
     Operation {
         name: "delete",
@@ -238,7 +224,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "touch",
@@ -249,7 +234,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "incr",
@@ -260,7 +244,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "cas",
@@ -274,7 +257,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "get and set",
@@ -287,7 +269,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "get",
@@ -298,7 +279,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "clear",
@@ -309,7 +289,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "cull",
@@ -320,7 +299,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: &[],
         evicts: true,
-        long: false,
     },
     Operation {
         name: "check",
@@ -331,7 +309,6 @@ pub const OPERATIONS: &[Operation] = &[
         },
         new_keys: &[],
         evicts: false,
-        long: false,
     },
     Operation {
         name: "take a slot of counters",
@@ -340,7 +317,6 @@ pub const OPERATIONS: &[Operation] = &[
         run: |cache| cache.enter_process(),
         new_keys: &[],
         evicts: false,
-        long: false,
     },
 ];
 
