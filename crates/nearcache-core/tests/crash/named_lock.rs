@@ -12,7 +12,9 @@ const TOKEN: u64 = 2;
 
 type Victim = Cache<nearcache_core::mem::Counting>;
 
-const STEPS: &[(&str, fn(&Victim))] = &[
+type Step = (&'static str, fn(&Victim));
+
+const STEPS: &[Step] = &[
     ("acquire", |cache| {
         let token = cache.lock_acquire(b"new", TTL_MS, NOW, WAIT).unwrap();
         assert!(token.is_some_and(|token| token > TOKEN));
