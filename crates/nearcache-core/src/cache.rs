@@ -440,7 +440,7 @@ impl<M: Mem> Cache<M> {
             ("size_bytes", self.geometry.total_words as u64 * 8),
             ("max_item_bytes", self.max_item_bytes()),
             ("shards", shards),
-            ("created_ms", self.mem.load(header::CREATED_MS, Relaxed)),
+            ("created_at_ms", self.mem.load(header::CREATED_MS, Relaxed)),
             ("processes", process::alive(&self.mem)),
             ("locks_held", NamedLocks { mem: &self.mem }.held(now_ms)),
         ]);

@@ -70,13 +70,15 @@ def stats(name: str | None, settings: str | None, alias: str | None, as_json: bo
     """Show what the cache holds and what happened to it since it was made."""
     store = _open(name, settings, alias)
     facts: dict[str, Any] = {"path": store.path, "size_bytes": store.size_bytes} | store.stats()
+    reads = facts["hits"] + facts["misses"]
+    facts["hit_ratio"] = round(facts["hits"] / reads, 4) if reads else None
     if as_json:
         _print_json(facts)
         return
     width = max(map(len, facts))
     for key, value in facts.items():
         click.echo(
-            f"{key.removesuffix('_bytes').removesuffix('_ms'):<{width}}  {_human(key, value)}"
+            f"{key.removesuffix('_bytes').removesuffix('_at_ms'):<{width}}  {_human(key, value)}"
         )
 
 
