@@ -133,10 +133,18 @@ impl<M: Mem> Shard<'_, M> {
         true
     }
 
+    /// Moves what is alive in the oldest page, whatever room there is.
+    #[cfg(test)]
+    pub fn pack_page_locked(&self, ring: usize, now_ms: u64) -> bool {
+        self.clean_page_locked(ring, Mode::Pack, now_ms)
+    }
+
     /// Lets go of everything before `tail`. Before any byte of it is overwritten.
     fn publish_tail_locked(&self, ring: usize) {
         let tail = self.word(control::TAIL + ring);
-        self.set_word(control::SAFE_TAIL + ring, tail);
+        // Release: after the slots of the records that were moved; see `is_stale`.
+        self.mem
+            .store(self.base + control::SAFE_TAIL + ring, tail, Release);
         self.mem.fence(Release);
     }
 

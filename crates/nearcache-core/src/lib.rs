@@ -55,6 +55,8 @@ mod glob;
 mod layout;
 mod lock;
 pub mod mem;
+#[cfg(test)]
+mod models;
 mod named_locks;
 mod process;
 mod record;

@@ -371,6 +371,8 @@ impl<'a, M: Mem> Shard<'a, M> {
     /// at, and to call that a miss would make a missed delete of it.
     #[cold]
     fn is_stale(&self, slot: usize, word: u64) -> bool {
+        // Who has seen the new `safe_tail` must see where the record went before.
+        self.mem.fence(Acquire);
         self.mem.load(slot, Acquire) == word
     }
 

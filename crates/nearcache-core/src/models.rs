@@ -1,0 +1,393 @@
+//! The small protocols under loom, which tries the orders of accesses and, for
+//! relaxed ones, the old values that the memory model allows.
+//!
+//! What runs is [`Shard`] itself, over a geometry of a few pages of eight words.
+//! Words that decide what a reader returns are loom's: pages, page tables, slots
+//! and `safe_tail`. The others (what only the lock holder reads, and hints) are
+//! plain atomics, or there would be too many orders to try. At most two
+//! preemptions an execution, one where relaxed reads alone make many.
+//!
+//! Limits: loom does not let a load see a store that comes later in another
+//! thread's order than it could by itself (load buffering), and has no kernel in
+//! it, so a death inside the lock is not here but in `tests/crash`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use loom::sync::Mutex;
+use loom::sync::atomic::AtomicU64 as Modelled;
+
+use crate::layout::{BUCKET_SLOTS, Geometry, control};
+use crate::mem::Mem;
+use crate::record;
+use crate::shard::{Buffer, Key, Look, Place, Shard};
+use crate::write::{Draft, MAIN};
+
+const NOW: u64 = 1_000;
+const SEED: u64 = 7;
+const PAGES: usize = 8;
+const PAGE_SHIFT: u32 = 3;
+const KEY: &[u8] = b"k";
+const OTHER: &[u8] = b"o";
+
+enum Word {
+    Modelled(Modelled),
+    Plain(AtomicU64),
+}
+
+struct Memory {
+    words: Vec<Word>,
+    /// Frequencies and overflow flags, by byte number.
+    bytes: Vec<AtomicU8>,
+}
+
+impl Memory {
+    fn new(geometry: &Geometry) -> Self {
+        let slots = geometry.index..geometry.index + BUCKET_SLOTS;
+        let tails = control::SAFE_TAIL..control::SAFE_TAIL + 2;
+        let tables = geometry.page_table..geometry.descriptors;
+        let decides = |at: &usize| {
+            slots.contains(at)
+                || tails.contains(at)
+                || tables.contains(at)
+                || *at >= geometry.pages_at
+        };
+        let word = |at: usize| match decides(&at) {
+            true => Word::Modelled(Modelled::new(0)),
+            false => Word::Plain(AtomicU64::new(0)),
+        };
+        Self {
+            words: (0..geometry.total_words).map(word).collect(),
+            bytes: (0..geometry.total_words * 8)
+                .map(|_| AtomicU8::new(0))
+                .collect(),
+        }
+    }
+}
+
+impl Mem for Memory {
+    fn words(&self) -> usize {
+        self.words.len()
+    }
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        match &self.words[at] {
+            Word::Modelled(word) => word.load(order),
+            Word::Plain(word) => word.load(order),
+        }
+    }
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        match &self.words[at] {
+            Word::Modelled(word) => word.store(value, order),
+            Word::Plain(word) => word.store(value, order),
+        }
+    }
+    fn cas(&self, at: usize, old: u64, new: u64) -> Result<(), u64> {
+        use Ordering::{AcqRel, Acquire};
+        match &self.words[at] {
+            Word::Modelled(word) => word.compare_exchange(old, new, AcqRel, Acquire),
+            Word::Plain(word) => word.compare_exchange(old, new, AcqRel, Acquire),
+        }
+        .map(|_| ())
+    }
+    fn add(&self, at: usize, delta: u64) {
+        match &self.words[at] {
+            Word::Modelled(word) => word.fetch_add(delta, Ordering::Relaxed),
+            Word::Plain(word) => word.fetch_add(delta, Ordering::Relaxed),
+        };
+    }
+    fn load_byte(&self, at: usize) -> u8 {
+        self.bytes[at].load(Ordering::Relaxed)
+    }
+    fn store_byte(&self, at: usize, value: u8) {
+        self.bytes[at].store(value, Ordering::Relaxed);
+    }
+    fn fence(&self, order: Ordering) {
+        loom::sync::atomic::fence(order);
+    }
+}
+
+fn geometry() -> Geometry {
+    let page_table = control::WORDS;
+    let table_len = 2 * PAGES;
+    let descriptors = page_table + 2 * table_len;
+    let index = descriptors + PAGES;
+    let ghost = index + 8;
+    let pages_at = ghost + 8;
+    let total_words = pages_at + (PAGES << PAGE_SHIFT);
+    Geometry {
+        total_words,
+        shards: 1,
+        shard_words: total_words,
+        page_shift: PAGE_SHIFT,
+        pages: PAGES,
+        table_len,
+        buckets: 1,
+        ghost_sets: 1,
+        max_record_words: 8,
+        page_table,
+        descriptors,
+        index,
+        ghost,
+        pages_at,
+    }
+}
+
+/// One shard and its lock, shared by the threads of a model.
+struct World {
+    memory: Memory,
+    geometry: Geometry,
+    lock: Mutex<()>,
+}
+
+impl World {
+    /// With `KEY` holding `[1; 31]`: a record of one page.
+    fn new() -> Arc<Self> {
+        let geometry = geometry();
+        let world = Arc::new(Self {
+            memory: Memory::new(&geometry),
+            geometry,
+            lock: Mutex::new(()),
+        });
+        world.set(KEY, 1);
+        world
+    }
+
+    fn shard(&self) -> Shard<'_, Memory> {
+        Shard {
+            mem: &self.memory,
+            geo: &self.geometry,
+            base: 0,
+            number: 0,
+            seed: SEED,
+        }
+    }
+
+    fn locked<R>(&self, work: impl FnOnce(&Shard<Memory>) -> R) -> R {
+        let _guard = self.lock.lock().unwrap();
+        let shard = self.shard();
+        shard.normalise_locked();
+        work(&shard)
+    }
+
+    fn set(&self, key: &[u8], fill: u8) {
+        let place = self.write(key, fill, |shard, draft| {
+            shard.set_locked(draft, NOW, &mut Buffer::default())
+        });
+        assert!(place.is_some());
+    }
+
+    /// Writes `KEY` if it still has the version that [`World::new`] gave it.
+    fn swap(&self, fill: u8) {
+        self.write(KEY, fill, |shard, draft| {
+            shard.cas_locked(draft, 1, NOW, &mut Buffer::default())
+        });
+    }
+
+    fn write(
+        &self,
+        key: &[u8],
+        fill: u8,
+        how: impl FnOnce(&Shard<Memory>, Draft) -> Option<Place>,
+    ) -> Option<Place> {
+        let (mut words, key) = (Vec::new(), hashed(key));
+        let value = [fill; 31];
+        let body_hash = record::build(&mut words, SEED, key.hash, key.bytes, 0x80, &value, 0);
+        let draft = Draft {
+            key,
+            words: &mut words,
+            body_hash,
+        };
+        self.locked(|shard| how(shard, draft))
+    }
+
+    /// What a reader sees: the fill of the value and its deadline. Any other
+    /// answer than a whole value or a miss is a fault, even one that the checksum
+    /// would turn into a miss.
+    fn get(&self) -> Option<(u8, u64)> {
+        self.get_key(KEY)
+    }
+
+    fn get_key(&self, key: &[u8]) -> Option<(u8, u64)> {
+        let mut buffer = Buffer::default();
+        match self.shard().find(hashed(key), NOW, &mut buffer, true) {
+            Look::Hit(seen) => {
+                let fill = buffer.value()[0];
+                assert_eq!(buffer.value(), [fill; 31]);
+                Some((fill, seen.expires_at_ms))
+            }
+            Look::Miss | Look::Gave => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn delete(&self) -> bool {
+        self.shard()
+            .delete(hashed(KEY), NOW, &mut Buffer::default())
+    }
+
+    /// Drops everything, and sees to it that the next record takes the page of
+    /// the first.
+    fn clear(&self) {
+        self.locked(|shard| {
+            shard.clear_locked();
+            shard.set_word(control::PAGE_CURSOR, 0);
+        });
+    }
+
+    /// Moves what is alive in the first page. (A record of a page is too large for
+    /// the small ring here.)
+    fn pack(&self) {
+        self.locked(|shard| {
+            assert!(shard.pack_page_locked(MAIN, NOW));
+            shard.set_word(control::PAGE_CURSOR, 0);
+        });
+    }
+
+    fn is_sound(&self) {
+        let mut faults = Vec::new();
+        self.locked(|shard| shard.check_locked(&mut faults));
+        assert_eq!(faults, Vec::<String>::new());
+    }
+}
+
+fn hashed(key: &[u8]) -> Key<'_> {
+    let hash = crate::shard::hash_of(key, SEED);
+    Key { bytes: key, hash }
+}
+
+/// Runs the steps side by side, in every order, and then `afterwards`.
+fn in_any_order(
+    preemptions: usize,
+    steps: &'static [fn(&World)],
+    afterwards: impl Fn(&World) + Sync + Send + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 100_000;
+    builder.check(move || {
+        let world = World::new();
+        let threads: Vec<_> = steps
+            .iter()
+            .map(|step| {
+                let world = Arc::clone(&world);
+                loom::thread::spawn(move || step(&world))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        afterwards(&world);
+        world.is_sound();
+    });
+}
+
+/// A reader's look at a key that is set once and may be dropped.
+fn get_the_first(world: &World) {
+    assert!(matches!(world.get(), None | Some((1, 0))));
+}
+
+fn clear(world: &World) {
+    world.clear();
+}
+
+fn set_other(world: &World) {
+    world.set(OTHER, 9);
+}
+
+#[test]
+fn a_record_that_is_written_over_is_never_read() {
+    const CLEAR_AND_WRITE_OVER: fn(&World) = |world| {
+        world.clear();
+        world.set(OTHER, 9);
+    };
+    in_any_order(1, &[get_the_first, CLEAR_AND_WRITE_OVER], |world| {
+        assert_eq!(world.get(), None);
+    });
+}
+
+#[test]
+fn nor_if_the_next_owner_of_the_lock_writes_over_it() {
+    in_any_order(1, &[get_the_first, clear, set_other], |world| {
+        assert_eq!(world.get(), None);
+    });
+}
+
+#[test]
+fn a_deleted_record_stays_deleted_though_it_is_being_moved() {
+    const DELETE: fn(&World) = |world| assert!(world.delete());
+    in_any_order(2, &[DELETE, World::pack], |world| {
+        assert_eq!(world.get(), None);
+    });
+}
+
+#[test]
+fn a_record_that_is_moved_is_there_all_along() {
+    const GET: fn(&World) = |world| assert_eq!(world.get(), Some((1, 0)));
+    const MOVE_AND_WRITE_OVER: fn(&World) = |world| {
+        world.pack();
+        world.set(OTHER, 9);
+    };
+    in_any_order(2, &[GET, MOVE_AND_WRITE_OVER], |world| {
+        assert_eq!(world.get(), Some((1, 0)));
+    });
+}
+
+#[test]
+fn of_two_sets_of_a_key_one_is_the_last() {
+    const FIRST: fn(&World) = |world| world.set(KEY, 2);
+    const SECOND: fn(&World) = |world| world.set(KEY, 3);
+    const GET: fn(&World) = |world| assert!(world.get().is_some());
+    in_any_order(2, &[FIRST, SECOND, GET], |world| {
+        assert!(matches!(world.get(), Some((2 | 3, 0))));
+    });
+}
+
+#[test]
+fn a_set_and_a_delete_of_a_key_leave_a_whole_value_or_none() {
+    const SET: fn(&World) = |world| world.set(KEY, 2);
+    const DELETE: fn(&World) = |world| assert!(world.delete());
+    in_any_order(2, &[SET, DELETE], |world| {
+        assert!(matches!(world.get(), None | Some((2, 0))));
+    });
+}
+
+#[test]
+fn a_swap_never_brings_back_what_was_deleted() {
+    const SWAP: fn(&World) = |world| world.swap(2);
+    const DELETE: fn(&World) = |world| assert!(world.delete());
+    in_any_order(2, &[SWAP, DELETE], |world| {
+        assert_eq!(world.get(), None);
+    });
+}
+
+#[test]
+fn a_new_key_is_read_whole_or_missed() {
+    const GET: fn(&World) = |world| {
+        assert!(matches!(world.get_key(OTHER), None | Some((9, 0))));
+    };
+    in_any_order(2, &[set_other, GET], |world| {
+        assert_eq!(world.get_key(OTHER), Some((9, 0)));
+    });
+}
+
+#[test]
+fn after_a_clear_there_is_nothing() {
+    in_any_order(2, &[get_the_first, clear], |world| {
+        assert_eq!(world.get(), None);
+    });
+}
+
+#[test]
+fn a_touch_is_seen_whole_or_not_at_all() {
+    const TOUCH: fn(&World) = |world| {
+        let touched = world
+            .locked(|shard| shard.touch_locked(hashed(KEY), 5_000, NOW, &mut Buffer::default()));
+        assert!(touched);
+    };
+    const GET: fn(&World) = |world| {
+        assert!(matches!(world.get(), Some((1, 0 | 5_000))));
+    };
+    in_any_order(2, &[TOUCH, GET], |world| {
+        assert_eq!(world.get(), Some((1, 5_000)));
+    });
+}
