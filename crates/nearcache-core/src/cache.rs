@@ -671,4 +671,6 @@ fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>, &mut Buffer) -> R) -> R {
 }
 
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
 mod paused;

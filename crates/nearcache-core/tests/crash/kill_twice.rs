@@ -84,7 +84,7 @@ fn verify(operation: &Operation, case: &Case, base: &std::path::Path) {
 /// One process after another dies at the same place: what each leaves behind must
 /// not add up.
 pub fn at_the_same_store_again_and_again() -> usize {
-    const TIMES: usize = 300;
+    const TIMES: usize = 40;
     let mut cases = 0;
     for name in [
         "set a new key",
