@@ -5,6 +5,7 @@
     rows.py       every row of the table: operation, peer, what the project promises
     processes.py  rows that need several processes
     space.py      bytes per item
+    page.py       all of it as docs/benchmarks.md
 
 All rows but those of ``processes.py`` run in one process pinned to one core. No row
 is a test: a busy machine must not fail a build.

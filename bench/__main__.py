@@ -1,4 +1,4 @@
-"""Prints the table of ratios; writes it, with the machine, to a JSON file if asked."""
+"""Prints the table of ratios; writes it to a page, or with the machine to a JSON file, if asked."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from bench import peers
+from bench.page import page
 from nearcache.lab.machine import describe_machine, describe_versions
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--page", type=Path, help="also write them as a Markdown page")
     arguments = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
     results: list[dict[str, Any]] = []
@@ -25,9 +27,11 @@ def main() -> None:
         in_one_process(where, results)
         os.sched_setaffinity(0, set(cores))
         in_several(where, cores, results)
+    machine = describe_machine() | describe_versions()
     if arguments.json:
-        report = {"machine": describe_machine() | describe_versions(), "rows": results}
-        arguments.json.write_text(json.dumps(report, indent=1))
+        arguments.json.write_text(json.dumps({"machine": machine, "rows": results}, indent=1))
+    if arguments.page:
+        arguments.page.write_text(page(machine, results))
 
 
 def in_one_process(where: Path, results: list[dict[str, Any]]) -> None:
@@ -43,7 +47,13 @@ def in_one_process(where: Path, results: list[dict[str, Any]]) -> None:
             f"  {effect.ratio:.2f}x ({effect.low:.2f}-{effect.high:.2f})  {promised}{verdict}",
             flush=True,
         )
-        results.append(dataclasses.asdict(row))
+        facts = dataclasses.asdict(row)
+        facts["comparison"]["effect"] |= {
+            "ratio": effect.ratio,
+            "low": effect.low,
+            "high": effect.high,
+        }
+        results.append(facts)
 
 
 def in_several(where: Path, cores: list[int], results: list[dict[str, Any]]) -> None:

@@ -40,6 +40,8 @@ def configure(where: Path) -> None:
     settings.configure(
         CACHES={
             "default": shared_memory(where / "ours"),
+            # Every read copied and decoded, as after a write of another process.
+            "fresh": shared_memory(where / "fresh", near_items=0),
             "locmem": {
                 "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
                 # Its default of 300 entries would turn gets into misses.

@@ -30,12 +30,13 @@ def rows(where: Path) -> Iterator[Row]:
     from django.core.cache import caches
 
     ours, locmem, disk = caches["default"], caches["locmem"], caches["disk"]
+    fresh = caches["fresh"]
     values = {"S": SMALL, "F": FLOATS, "int": 12345, "short_str": "a short text"}
 
     def row(operation: str, peer: Any, against: str, at_least: float, work: Making) -> Row:
         return Row(operation, against, at_least, compare(work(ours), work(peer)))
 
-    for cache in (ours, locmem, disk):
+    for cache in (ours, fresh, locmem, disk):
         for name, value in values.items():
             cache.set(name, value)
             assert cache.get(name) == value
@@ -45,6 +46,9 @@ def rows(where: Path) -> Iterator[Row]:
     yield row("get int", locmem, "LocMemCache", 10, getting("int"))
     yield row("get short str", locmem, "LocMemCache", 10, getting("short_str"))
     yield row("get F", locmem, "LocMemCache", 1.8, getting("F"))
+    for name in ("S", "F"):
+        comparison = compare(getting(name)(fresh), getting(name)(locmem))
+        yield Row(f"get {name}, decoded anew", "LocMemCache", 0, comparison)
     yield row("set F", locmem, "LocMemCache", 0, setting("F", FLOATS))
     yield row("get_many 100 x S", locmem, "LocMemCache", 4, getting_many(100))
     yield row("aget S", locmem, "LocMemCache", 100, getting_async("S"))
