@@ -1,4 +1,7 @@
 //! What the cache promises, over private memory and over a file.
+//!
+//! All but the tests that open a file are for Miri too, which was not at hand when
+//! this was written: `cargo +nightly miri test --test basics -- --skip file`.
 
 use nearcache_core::{
     Added, Buffer, Cache, Config, Incr, Store, Stored, TAG_INT, TIMEOUT_SET, Wait, mem::Boxed,
