@@ -38,7 +38,7 @@ fn twice(operation: &Operation) -> usize {
     for first in all.into_iter().step_by(step) {
         assert!(dies_at(first));
         let file = std::fs::read(crate::support::data_file(&base)).unwrap();
-        for second in (1..=RECOVERY_STORES).chain((RECOVERY_STORES + 1..).step_by(61)) {
+        for second in (1..=RECOVERY_STORES).chain((RECOVERY_STORES + 1..).step_by(151)) {
             put_file(&base, &file);
             let end = in_child(|| {
                 let cache = Cache::counting(&base, &(operation.config)(), second).unwrap();
