@@ -20,6 +20,7 @@
 //! bucket  7 slot words | 7 frequency bytes, 1 overflow byte
 //! slot    tag:15 (never 0) | ring:1 | offset:48 in words        0 = empty
 //! page descriptor   (page number + 1) << 1 | ring               0 = never used
+//! page table entry  page number + 1:44 | page:20                0 = never used
 //! ```
 //!
 //! A ring is a log of words numbered from 0 that never repeat. Its pages are

@@ -27,6 +27,8 @@ use crate::record::{self, HEADER_WORDS, Header};
 pub(crate) const CHAIN: usize = 8;
 /// Times a reader starts again when a record moved under it, then it is a miss.
 const MAX_RETRIES: usize = 8;
+const PAGE_BITS: u32 = 20;
+const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
 pub(crate) const OFFSET_MASK: u64 = (1 << 48) - 1;
 
 /// A key and its hash.
@@ -134,6 +136,12 @@ pub(crate) fn slot_word(hash: u64, ring: usize, offset: u64) -> u64 {
     tag_of(hash) << 49 | (ring as u64) << 48 | offset & OFFSET_MASK
 }
 
+/// Page table entry: which page holds a page number.
+#[inline]
+pub(crate) fn page_table_word(number: u64, page: usize) -> u64 {
+    (number + 1) << PAGE_BITS | page as u64
+}
+
 #[inline]
 pub(crate) fn tag_of(hash: u64) -> u64 {
     (hash >> 32 & 0x7fff).max(1)
@@ -197,8 +205,9 @@ impl<'a, M: Mem> Shard<'a, M> {
         let safe_tail = self
             .mem
             .load(self.base + control::SAFE_TAIL + ring_of(word), Relaxed);
-        // 48 bits of words are 2 PB; half of that is "ahead".
-        (word.wrapping_sub(safe_tail) & OFFSET_MASK) < (1 << 47)
+        // A ring is never longer than the pages there are.
+        let room = (self.geo.pages as u64) << self.geo.page_shift;
+        (word.wrapping_sub(safe_tail) & OFFSET_MASK) < room
     }
 
     /// The full offset of a live word: the 48 bits, near `safe_tail`.
@@ -218,16 +227,21 @@ impl<'a, M: Mem> Shard<'a, M> {
             + (page_number as usize & (self.geo.table_len - 1))
     }
 
+    /// The page behind a page number of a ring; `None` if there is none. An entry
+    /// names its number, so an offset that was damaged leads nowhere.
+    #[inline]
+    pub fn page_of(&self, ring: usize, number: u64) -> Option<usize> {
+        let entry = self.word(self.page_table_entry(ring, number));
+        let page = (entry & PAGE_MASK) as usize;
+        (entry == page_table_word(number, page) && page < self.geo.pages).then_some(page)
+    }
+
     /// Where a word of a ring is in memory; `None` if the page table is damaged.
     #[inline]
     pub fn locate(&self, ring: usize, offset: u64) -> Option<usize> {
-        let page_number = offset >> self.geo.page_shift;
-        let entry = self.page_table_entry(ring, page_number);
-        let page = self.mem.load(self.base + entry, Relaxed) as usize;
-        (page < self.geo.pages).then(|| {
-            let inside = (offset & (self.geo.page_words() - 1)) as usize;
-            self.base + self.geo.pages_at + (page << self.geo.page_shift) + inside
-        })
+        let page = self.page_of(ring, offset >> self.geo.page_shift)?;
+        let inside = (offset & (self.geo.page_words() - 1)) as usize;
+        Some(self.base + self.geo.pages_at + (page << self.geo.page_shift) + inside)
     }
 
     /// Copies words out of a ring, page by page. False if the page table is damaged.

@@ -17,7 +17,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::layout::{BUCKET_SLOTS, BUCKET_WORDS, RESERVE_PAGES, RESERVE_SHARE, control};
 use crate::mem::Mem;
 use crate::record::{self, TAG_INT};
-use crate::shard::{Buffer, CHAIN, Key, Look, OFFSET_MASK, Place, Seen, Shard, ring_of, slot_word};
+use crate::shard::{
+    Buffer, CHAIN, Key, Look, OFFSET_MASK, Place, Seen, Shard, page_table_word, ring_of, slot_word,
+};
 use crate::stats::PolicyCounter;
 
 pub(crate) const SMALL: usize = 0;
@@ -72,14 +74,30 @@ impl<M: Mem> Shard<'_, M> {
     pub fn normalise_locked(&self) {
         for ring in [SMALL, MAIN] {
             let safe_tail = self.word(control::SAFE_TAIL + ring);
-            // A crash inside `clear` leaves tail behind (I1).
-            if self.word(control::TAIL + ring) < safe_tail {
+            if self.word(control::HEAD + ring) < safe_tail {
+                // A crash inside `abandon_ring_locked`, or a damaged word.
+                self.abandon_ring_locked(ring);
+            } else if self.word(control::TAIL + ring) < safe_tail {
                 self.set_word(control::TAIL + ring, safe_tail);
             }
         }
         if !(self.window_is_sane(SMALL) && self.window_is_sane(MAIN)) {
             self.reset_locked();
         }
+    }
+
+    /// Starts a ring again beyond every offset it can have given out. With the
+    /// first store no slot word passes the window test any more. (`head` would do
+    /// in a whole file; a damaged one may lie, but not further than the ring is
+    /// long, or the window is not sane.)
+    fn abandon_ring_locked(&self, ring: usize) {
+        let room = (self.geo.pages as u64) << self.geo.page_shift;
+        let fresh = self.word(control::SAFE_TAIL + ring).saturating_add(room);
+        self.mem
+            .store(self.base + control::SAFE_TAIL + ring, fresh, Release);
+        self.mem.fence(Release);
+        self.set_word(control::TAIL + ring, fresh);
+        self.set_word(control::HEAD + ring, fresh);
     }
 
     /// Whether a ring's words can be true (I1): what follows may then subtract
@@ -102,8 +120,9 @@ impl<M: Mem> Shard<'_, M> {
         self.empty_index_locked();
         for ring in [SMALL, MAIN] {
             let head = self.word(control::HEAD + ring) & OFFSET_MASK;
-            self.set_word(control::HEAD + ring, head);
-            self.set_word(control::TAIL + ring, head);
+            for at in [control::HEAD, control::TAIL, control::SAFE_TAIL] {
+                self.set_word(at + ring, head);
+            }
         }
         self.clear_locked();
     }
@@ -265,21 +284,15 @@ impl<M: Mem> Shard<'_, M> {
         self.mem.load(seen.slot, Acquire) == seen.word
     }
 
-    /// Drops everything at once: no record passes the window test any more. The
-    /// slots are emptied all the same, or a damaged `head` or `safe_tail` word
-    /// would let values come back.
+    /// Drops everything at once: no slot word passes the window test any more.
     pub fn clear_locked(&self) {
         for ring in [SMALL, MAIN] {
-            let head = self.word(control::HEAD + ring);
-            self.set_word(control::SAFE_TAIL + ring, head);
-            self.mem.fence(Release);
-            self.set_word(control::TAIL + ring, head);
+            self.abandon_ring_locked(ring);
             self.set_word(control::LIVE + ring, 0);
         }
         self.set_word(control::ITEMS, 0);
         self.set_word(control::BEEN_FULL, 0);
         self.set_word(control::LARGEST, 0);
-        self.empty_index_locked();
     }
 
     fn find_alive_locked(
@@ -478,15 +491,15 @@ impl<M: Mem> Shard<'_, M> {
     fn page_for_writing_locked(&self, ring: usize, number: u64) -> Option<()> {
         let entry = self.page_table_entry(ring, number);
         let wanted = (number + 1) << 1 | ring as u64;
-        let page = self.word(entry) as usize;
-        if page < self.geo.pages && self.word(self.geo.descriptors + page) == wanted {
+        let there = self.page_of(ring, number);
+        if there.is_some_and(|page| self.word(self.geo.descriptors + page) == wanted) {
             return Some(());
         }
         let page = self.free_page_locked(ring, number)?;
         // The descriptor first: a page that is claimed twice is impossible, one
         // that is claimed in vain is free again when its number leaves the window.
         self.set_word(self.geo.descriptors + page, wanted);
-        self.set_word(entry, page as u64);
+        self.set_word(entry, page_table_word(number, page));
         Some(())
     }
 
@@ -517,9 +530,7 @@ impl<M: Mem> Shard<'_, M> {
             let descriptor = self.word(self.geo.descriptors + page);
             let ring = (descriptor & 1) as usize;
             let number = (descriptor >> 1).wrapping_sub(1);
-            if windows[ring].contains(&number)
-                && self.word(self.page_table_entry(ring, number)) != page as u64
-            {
+            if windows[ring].contains(&number) && self.page_of(ring, number) != Some(page) {
                 self.set_word(self.geo.descriptors + page, 0);
             }
         }
