@@ -51,15 +51,8 @@ impl Cache<Boxed> {
     /// A cache in private memory, for tests and Miri.
     pub fn boxed(config: &Config) -> Result<Self, Error> {
         let geometry = Geometry::new(config)?;
-        let locks = (0..=geometry.shards)
-            .map(|_| std::sync::Mutex::new(()))
-            .collect();
-        Ok(Self::new(
-            Boxed::new(geometry.total_words),
-            geometry,
-            Locks::Private(locks),
-            1,
-        ))
+        let locks = (0..=geometry.shards).map(|_| std::sync::Mutex::new(())).collect();
+        Ok(Self::new(Boxed::new(geometry.total_words), geometry, Locks::Private(locks), 1))
     }
 }
 
@@ -71,14 +64,7 @@ impl Cache<Counting> {
         kill_before: u64,
     ) -> Result<Self, Error> {
         let region = Region::open(base, config, OPEN_TIMEOUT, None)?;
-        let Region {
-            mapped,
-            geometry,
-            locks,
-            seed,
-            presence,
-            ..
-        } = region;
+        let Region { mapped, geometry, locks, seed, presence, .. } = region;
         std::mem::forget(presence);
         let mut cache = Self::new(Counting::new(mapped, 0), geometry, locks, seed);
         cache.mem = Counting::new(mapped, kill_before);
@@ -110,8 +96,7 @@ impl<M: Mem> Cache<M> {
         let [at, shared] = ProcessSlot::claim(&self.mem).into_parts();
         self.process[0].store(at, Relaxed);
         self.process[1].store(shared, Relaxed);
-        self.identity
-            .store(process::identity_of_this_process(), Relaxed);
+        self.identity.store(process::identity_of_this_process(), Relaxed);
     }
 
     /// Counts something.
@@ -124,10 +109,7 @@ impl<M: Mem> Cache<M> {
     /// Hashes a key, once for all operations on it.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        Key {
-            bytes,
-            hash: hash_of(bytes, self.seed),
-        }
+        Key { bytes, hash: hash_of(bytes, self.seed) }
     }
 
     /// Largest key and value together, in bytes.
@@ -177,12 +159,10 @@ impl<M: Mem> Cache<M> {
 
     /// The deadline of a key: `Some(0)` never, `None` no such key.
     pub fn expires_at(&self, key: Key, now_ms: u64) -> Option<u64> {
-        with_scratch(
-            |_, buffer| match self.shard_of(key).find(key, now_ms, buffer, false) {
-                Look::Hit(seen) => Some(seen.expires_at_ms),
-                _ => None,
-            },
-        )
+        with_scratch(|_, buffer| match self.shard_of(key).find(key, now_ms, buffer, false) {
+            Look::Hit(seen) => Some(seen.expires_at_ms),
+            _ => None,
+        })
     }
 
     /// Whether the value read at `place` is still the value of its key: two loads
@@ -272,9 +252,7 @@ impl<M: Mem> Cache<M> {
         wait: Wait,
     ) -> Result<bool, Busy> {
         let drafted = self.with_draft(key, tag, value, expires_at_ms, |draft, buffer| {
-            self.locked(key, wait, |shard| {
-                shard.cas_locked(draft, version, now_ms, buffer)
-            })
+            self.locked(key, wait, |shard| shard.cas_locked(draft, version, now_ms, buffer))
         });
         let Some(stored) = drafted else {
             self.count(Counter::TooLarge);
@@ -300,9 +278,7 @@ impl<M: Mem> Cache<M> {
         buffer: &mut Buffer,
     ) -> Result<Option<Found>, Busy> {
         let drafted = self.with_draft(key, tag, value, expires_at_ms, |draft, _| {
-            self.locked(key, wait, |shard| {
-                shard.get_and_set_locked(draft, now_ms, buffer)
-            })
+            self.locked(key, wait, |shard| shard.get_and_set_locked(draft, now_ms, buffer))
         });
         let Some(result) = drafted else {
             let old = self.get(key, now_ms, buffer);
@@ -313,20 +289,14 @@ impl<M: Mem> Cache<M> {
         if place.is_some() {
             self.count(Counter::Sets);
         }
-        self.count(if old.is_some() {
-            Counter::Hits
-        } else {
-            Counter::Misses
-        });
+        self.count(if old.is_some() { Counter::Hits } else { Counter::Misses });
         Ok(old.map(|seen| self.found(&self.shard_of(key), key, &seen)))
     }
 
     /// Adds to a 64-bit integer (tag [`crate::TAG_INT`]); its deadline stays.
     pub fn incr(&self, key: Key, delta: i64, now_ms: u64, wait: Wait) -> Result<Incr, Busy> {
         with_scratch(|words, buffer| {
-            self.locked(key, wait, |shard| {
-                shard.incr_locked(key, delta, now_ms, buffer, words)
-            })
+            self.locked(key, wait, |shard| shard.incr_locked(key, delta, now_ms, buffer, words))
         })
     }
 
@@ -339,9 +309,7 @@ impl<M: Mem> Cache<M> {
         wait: Wait,
     ) -> Result<bool, Busy> {
         with_scratch(|_, buffer| {
-            self.locked(key, wait, |shard| {
-                shard.touch_locked(key, expires_at_ms, now_ms, buffer)
-            })
+            self.locked(key, wait, |shard| shard.touch_locked(key, expires_at_ms, now_ms, buffer))
         })
     }
 
@@ -426,17 +394,13 @@ impl<M: Mem> Cache<M> {
         for (counter, name) in POLICY_NAMES.iter().enumerate() {
             stats.push((*name, sum(control::COUNTERS + counter)));
         }
-        let live = self
-            .shards()
-            .flat_map(|shard| [shard.live_words(SMALL), shard.live_words(MAIN)]);
+        let live =
+            self.shards().flat_map(|shard| [shard.live_words(SMALL), shard.live_words(MAIN)]);
         let shards = self.geometry.shards as u64;
         stats.extend([
             ("items", self.len()),
             ("live_bytes", saturating_sum(live).saturating_mul(8)),
-            (
-                "capacity_bytes",
-                self.geometry.capacity_words() * 8 * shards,
-            ),
+            ("capacity_bytes", self.geometry.capacity_words() * 8 * shards),
             ("size_bytes", self.geometry.total_words as u64 * 8),
             ("max_item_bytes", self.max_item_bytes()),
             ("shards", shards),
@@ -452,10 +416,7 @@ impl<M: Mem> Cache<M> {
     pub fn check(&self, wait: Wait) -> Vec<String> {
         let mut faults = Vec::new();
         for number in 0..self.geometry.shards {
-            if self
-                .locked_number(number, wait, |shard| shard.check_locked(&mut faults))
-                .is_err()
-            {
+            if self.locked_number(number, wait, |shard| shard.check_locked(&mut faults)).is_err() {
                 faults.push(format!("shard {number}: its lock is busy; not checked"));
             }
         }
@@ -501,8 +462,7 @@ impl<M: Mem> Cache<M> {
 
     fn named<R>(&self, wait: Wait, work: impl FnOnce(NamedLocks<M>) -> R) -> Result<R, Busy> {
         let number = self.geometry.shards;
-        self.locks
-            .with(number, wait, |_| work(NamedLocks { mem: &self.mem }))
+        self.locks.with(number, wait, |_| work(NamedLocks { mem: &self.mem }))
     }
 
     #[inline]
@@ -535,10 +495,7 @@ impl<M: Mem> Cache<M> {
     }
 
     fn stamped(&self, place: Place) -> Place {
-        Place {
-            epoch: self.epoch,
-            ..place
-        }
+        Place { epoch: self.epoch, ..place }
     }
 
     fn refuse(&self, key: Key, now_ms: u64, why: Counter) {
@@ -560,23 +517,9 @@ impl<M: Mem> Cache<M> {
             return None;
         }
         Some(with_scratch(|words, buffer| {
-            let body_hash = record::build(
-                words,
-                self.seed,
-                key.hash,
-                key.bytes,
-                tag,
-                value,
-                expires_at_ms,
-            );
-            work(
-                Draft {
-                    key,
-                    words,
-                    body_hash,
-                },
-                buffer,
-            )
+            let body_hash =
+                record::build(words, self.seed, key.hash, key.bytes, tag, value, expires_at_ms);
+            work(Draft { key, words, body_hash }, buffer)
         }))
     }
 

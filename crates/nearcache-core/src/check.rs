@@ -21,16 +21,11 @@ impl<M: Mem> Shard<'_, M> {
             let [safe_tail, tail, head] =
                 [control::SAFE_TAIL, control::TAIL, control::HEAD].map(|at| self.word(at + ring));
             if !(safe_tail <= tail && tail <= head) {
-                fault(format!(
-                    "ring {ring}: I1 safe_tail {safe_tail}, tail {tail}, head {head}"
-                ));
+                fault(format!("ring {ring}: I1 safe_tail {safe_tail}, tail {tail}, head {head}"));
                 continue;
             }
             if head - tail > self.geo.pages as u64 * self.geo.page_words() {
-                fault(format!(
-                    "ring {ring}: I1 {} words in the window",
-                    head - tail
-                ));
+                fault(format!("ring {ring}: I1 {} words in the window", head - tail));
                 continue;
             }
             let whole = self.walk_ring(ring, &mut |at, header| {
@@ -49,11 +44,7 @@ impl<M: Mem> Shard<'_, M> {
         for ring in [SMALL, MAIN] {
             let window = self.window_pages(ring);
             let empty = self.word(control::TAIL + ring) == self.word(control::HEAD + ring);
-            let in_use = if empty {
-                window.start..window.start
-            } else {
-                window
-            };
+            let in_use = if empty { window.start..window.start } else { window };
             let head = self.word(control::HEAD + ring);
             for number in in_use {
                 if number << self.geo.page_shift >= head {
@@ -65,10 +56,7 @@ impl<M: Mem> Shard<'_, M> {
                     continue;
                 };
                 if let Some(other) = owners.insert(at, (ring, number)) {
-                    fault(format!(
-                        "I6 one page for {other:?} and {:?}",
-                        (ring, number)
-                    ));
+                    fault(format!("I6 one page for {other:?} and {:?}", (ring, number)));
                 }
             }
         }
@@ -94,9 +82,7 @@ impl<M: Mem> Shard<'_, M> {
                     fault(format!("slot {slot}: I3 points at another key's record"));
                 }
                 if !(0..CHAIN).any(|step| self.bucket(*hash, step) == bucket) {
-                    fault(format!(
-                        "slot {slot}: is in a bucket where its key is not looked for"
-                    ));
+                    fault(format!("slot {slot}: is in a bucket where its key is not looked for"));
                 }
                 let Some(mut words) = self.whole_record(ring, offset) else {
                     continue;

@@ -143,8 +143,7 @@ impl<M: Mem> Shard<'_, M> {
     fn publish_tail_locked(&self, ring: usize) {
         let tail = self.word(control::TAIL + ring);
         // Release: after the slots of the records that were moved; see `is_stale`.
-        self.mem
-            .store(self.base + control::SAFE_TAIL + ring, tail, Release);
+        self.mem.store(self.base + control::SAFE_TAIL + ring, tail, Release);
         self.mem.fence(Release);
     }
 
@@ -218,8 +217,7 @@ impl<M: Mem> Shard<'_, M> {
         // Fails if the key was deleted meanwhile: the copy is dead, all is well.
         if self.mem.cas(slot, word, moved).is_ok() {
             let live = self.base + control::LIVE;
-            self.mem
-                .add(live + from, (header.words as u64).wrapping_neg());
+            self.mem.add(live + from, (header.words as u64).wrapping_neg());
             self.mem.add(live + to, header.words as u64);
             self.count(PolicyCounter::CopiedWords, header.words as u64);
             if from == SMALL && to == MAIN {
@@ -252,10 +250,7 @@ impl<M: Mem> Shard<'_, M> {
         for ring in [SMALL, MAIN] {
             let mut live = 0;
             let whole = self.walk_ring(ring, &mut |at, header| {
-                if self
-                    .slot_of(header.hash, slot_word(header.hash, ring, at))
-                    .is_some()
-                {
+                if self.slot_of(header.hash, slot_word(header.hash, ring, at)).is_some() {
                     live += header.words as u64;
                     items += 1;
                 }
@@ -264,8 +259,7 @@ impl<M: Mem> Shard<'_, M> {
                 self.count(PolicyCounter::Resets, 1);
                 return self.clear_locked();
             }
-            self.mem
-                .store(self.base + control::LIVE + ring, live, Relaxed);
+            self.mem.store(self.base + control::LIVE + ring, live, Relaxed);
         }
         self.mem.store(self.base + control::ITEMS, items, Relaxed);
     }

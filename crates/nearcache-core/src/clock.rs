@@ -10,10 +10,7 @@ pub fn now_ms() -> u64 {
     const CLOCK: libc::clockid_t = libc::CLOCK_REALTIME_COARSE;
     #[cfg(not(target_os = "linux"))]
     const CLOCK: libc::clockid_t = libc::CLOCK_REALTIME;
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place to write a timespec; the clock exists.
     let status = unsafe { libc::clock_gettime(CLOCK, &mut time) };
     debug_assert_eq!(status, 0);

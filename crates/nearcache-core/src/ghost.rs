@@ -28,11 +28,7 @@ impl<M: Mem> Shard<'_, M> {
         self.set_word(control::GHOST_CLOCK, clock);
         let now = self.ghost_time(clock);
         let oldest = (0..WAYS).max_by_key(|way| age(self.ghost_entry(hash, *way), now));
-        self.set_ghost_entry(
-            hash,
-            oldest.unwrap_or(0),
-            fingerprint(hash) << TIME_BITS | now,
-        );
+        self.set_ghost_entry(hash, oldest.unwrap_or(0), fingerprint(hash) << TIME_BITS | now);
     }
 
     /// Whether a key was evicted a short while ago; forgets it if so.
@@ -60,18 +56,14 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     fn ghost_entry(&self, hash: u64, way: usize) -> u32 {
-        (self
-            .mem
-            .load(self.base + self.ghost_word(hash, way), Relaxed)
-            >> (way % 2 * 32)) as u32
+        (self.mem.load(self.base + self.ghost_word(hash, way), Relaxed) >> (way % 2 * 32)) as u32
     }
 
     fn set_ghost_entry(&self, hash: u64, way: usize, entry: u32) {
         let at = self.base + self.ghost_word(hash, way);
         let shift = way % 2 * 32;
         let other = self.mem.load(at, Relaxed) & !(0xffff_ffff << shift);
-        self.mem
-            .store(at, other | u64::from(entry) << shift, Relaxed);
+        self.mem.store(at, other | u64::from(entry) << shift, Relaxed);
     }
 }
 
@@ -82,9 +74,5 @@ fn fingerprint(hash: u64) -> u32 {
 
 /// Units since an entry was made; the largest there is for an empty one.
 fn age(entry: u32, now: u32) -> u32 {
-    if entry == 0 {
-        u32::MAX
-    } else {
-        now.wrapping_sub(entry) & TIME_MASK
-    }
+    if entry == 0 { u32::MAX } else { now.wrapping_sub(entry) & TIME_MASK }
 }

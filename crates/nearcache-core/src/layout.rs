@@ -57,10 +57,7 @@ pub struct Config {
 impl Config {
     /// A file of this size, the rest by default.
     pub fn of_size(size_bytes: u64) -> Self {
-        Self {
-            size_bytes,
-            ..Self::default()
-        }
+        Self { size_bytes, ..Self::default() }
     }
 }
 
@@ -109,10 +106,7 @@ pub(crate) const NAMED_LOCKS: usize = 1024;
 pub(crate) const NAMED_LOCK_WORDS: usize = 8;
 pub(crate) const NAMED_LOCK_TABLE: usize = PROCESSES + PROCESS_SLOTS * PROCESS_WORDS;
 const SHARDS_AT: usize = NAMED_LOCK_TABLE + NAMED_LOCKS * NAMED_LOCK_WORDS;
-const _: () = assert!(
-    SHARDS_AT == 25 * WORDS_PER_PAGE,
-    "file format: bump LAYOUT_VERSION"
-);
+const _: () = assert!(SHARDS_AT == 25 * WORDS_PER_PAGE, "file format: bump LAYOUT_VERSION");
 
 /// Words of a shard's control lines.
 pub(crate) mod control {
@@ -205,10 +199,7 @@ impl Geometry {
                 None => geometry.default_max_record_words(),
             };
             if wanted <= geometry.default_max_record_words() {
-                return Ok(Self {
-                    max_record_words: wanted,
-                    ..geometry
-                });
+                return Ok(Self { max_record_words: wanted, ..geometry });
             }
             if shards == 1 {
                 let most = (geometry.default_max_record_words() - crate::record::HEADER_WORDS) * 8;
@@ -242,10 +233,7 @@ impl Geometry {
         let index = (descriptors + pages).next_multiple_of(BUCKET_WORDS);
         let ghost = index + buckets * BUCKET_WORDS;
         let pages_at = ghost + ghost_sets * GHOST_SET_WORDS;
-        assert!(
-            pages_at + pages * page_words <= shard_words,
-            "the parts fit the shard"
-        );
+        assert!(pages_at + pages * page_words <= shard_words, "the parts fit the shard");
         Self {
             total_words,
             shards,
@@ -293,9 +281,8 @@ mod tests {
 
     #[test]
     fn every_size_has_a_geometry_that_fits() {
-        for size in (0..=20)
-            .map(|k| MIN_SIZE_BYTES << k)
-            .chain((0..500).map(|k| MIN_SIZE_BYTES + k * 4097))
+        for size in
+            (0..=20).map(|k| MIN_SIZE_BYTES << k).chain((0..500).map(|k| MIN_SIZE_BYTES + k * 4097))
         {
             let geometry = Geometry::new(&Config::of_size(size)).unwrap();
             assert!(geometry.shard_at(geometry.shards) <= geometry.total_words);
@@ -324,11 +311,8 @@ mod tests {
         assert!(large.shards < small.shards);
         assert!(large.max_item_bytes() >= 8 << 20);
         assert!(
-            Geometry::new(&Config {
-                max_item_bytes: Some(1 << 20),
-                ..Config::of_size(1 << 20)
-            })
-            .is_err()
+            Geometry::new(&Config { max_item_bytes: Some(1 << 20), ..Config::of_size(1 << 20) })
+                .is_err()
         );
     }
 }

@@ -188,10 +188,7 @@ pub(crate) mod robust {
 
     /// An absolute time, as `pthread_mutex_timedlock` wants it.
     fn deadline(bound: std::time::Duration) -> libc::timespec {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: a valid place and an existing clock.
         unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
         let nanos = now.tv_nsec as u64 + u64::from(bound.subsec_nanos());
@@ -224,10 +221,7 @@ pub(crate) mod files {
 
     impl FileLocks {
         pub fn new(base: PathBuf, locks: usize) -> Self {
-            Self {
-                base,
-                opened: (0..locks).map(|_| Mutex::new(None)).collect(),
-            }
+            Self { base, opened: (0..locks).map(|_| Mutex::new(None)).collect() }
         }
 
         pub fn with<R>(
@@ -268,10 +262,7 @@ pub(crate) mod files {
                 std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
                 *opened = Some((pid, options.open(name).map_err(|_| Busy)?));
             }
-            opened
-                .as_ref()
-                .map(|(_, file)| file.as_raw_fd())
-                .ok_or(Busy)
+            opened.as_ref().map(|(_, file)| file.as_raw_fd()).ok_or(Busy)
         }
     }
 

@@ -111,9 +111,7 @@ impl Mem for Mapped {
     }
     #[inline(always)]
     fn cas(&self, at: usize, old: u64, new: u64) -> Result<(), u64> {
-        self.word(at)
-            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-            .map(|_| ())
+        self.word(at).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
     }
     #[inline(always)]
     fn add(&self, at: usize, delta: u64) {
@@ -246,10 +244,7 @@ pub struct Counting {
 impl Counting {
     /// Dies before write number `kill_before` (1 is the first); 0 never dies.
     pub fn new(inner: Mapped, kill_before: u64) -> Self {
-        Self {
-            inner,
-            left: std::rc::Rc::new(std::cell::Cell::new(kill_before)),
-        }
+        Self { inner, left: std::rc::Rc::new(std::cell::Cell::new(kill_before)) }
     }
 
     fn tick(&self) {

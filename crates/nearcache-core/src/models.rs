@@ -58,9 +58,7 @@ impl Memory {
         };
         Self {
             words: (0..geometry.total_words).map(word).collect(),
-            bytes: (0..geometry.total_words * 8)
-                .map(|_| AtomicU8::new(0))
-                .collect(),
+            bytes: (0..geometry.total_words * 8).map(|_| AtomicU8::new(0)).collect(),
         }
     }
 }
@@ -143,23 +141,14 @@ impl World {
     /// With `KEY` holding `[1; 31]`: a record of one page.
     fn new() -> Arc<Self> {
         let geometry = geometry();
-        let world = Arc::new(Self {
-            memory: Memory::new(&geometry),
-            geometry,
-            lock: Mutex::new(()),
-        });
+        let world =
+            Arc::new(Self { memory: Memory::new(&geometry), geometry, lock: Mutex::new(()) });
         world.set(KEY, 1);
         world
     }
 
     fn shard(&self) -> Shard<'_, Memory> {
-        Shard {
-            mem: &self.memory,
-            geo: &self.geometry,
-            base: 0,
-            number: 0,
-            seed: SEED,
-        }
+        Shard { mem: &self.memory, geo: &self.geometry, base: 0, number: 0, seed: SEED }
     }
 
     fn locked<R>(&self, work: impl FnOnce(&Shard<Memory>) -> R) -> R {
@@ -170,9 +159,8 @@ impl World {
     }
 
     fn set(&self, key: &[u8], fill: u8) {
-        let place = self.write(key, fill, |shard, draft| {
-            shard.set_locked(draft, NOW, &mut Buffer::default())
-        });
+        let place = self
+            .write(key, fill, |shard, draft| shard.set_locked(draft, NOW, &mut Buffer::default()));
         assert!(place.is_some());
     }
 
@@ -192,11 +180,7 @@ impl World {
         let (mut words, key) = (Vec::new(), hashed(key));
         let value = [fill; 31];
         let body_hash = record::build(&mut words, SEED, key.hash, key.bytes, 0x80, &value, 0);
-        let draft = Draft {
-            key,
-            words: &mut words,
-            body_hash,
-        };
+        let draft = Draft { key, words: &mut words, body_hash };
         self.locked(|shard| how(shard, draft))
     }
 
@@ -221,8 +205,7 @@ impl World {
     }
 
     fn delete(&self) -> bool {
-        self.shard()
-            .delete(hashed(KEY), NOW, &mut Buffer::default())
+        self.shard().delete(hashed(KEY), NOW, &mut Buffer::default())
     }
 
     /// Drops everything, and sees to it that the next record takes the page of
@@ -273,9 +256,7 @@ fn in_any_order(
                 loom::thread::spawn(move || step(&world))
             })
             .collect();
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         afterwards(&world);
         world.is_sound();
     });

@@ -102,8 +102,7 @@ impl<M: Mem> NamedLocks<'_, M> {
     }
 
     fn store(&self, at: usize, value: u64) {
-        self.mem
-            .store(at, value, std::sync::atomic::Ordering::Release);
+        self.mem.store(at, value, std::sync::atomic::Ordering::Release);
     }
 }
 

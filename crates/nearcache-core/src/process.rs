@@ -62,10 +62,7 @@ impl ProcessSlot {
         let found = free.or_else(|| own.clone().find(|at| take_over(mem, *at, me)));
         match found {
             Some(at) => Self { at, shared: false },
-            None => Self {
-                at: slot_at(SHARED_SLOT),
-                shared: true,
-            },
+            None => Self { at: slot_at(SHARED_SLOT), shared: true },
         }
     }
 
@@ -76,10 +73,7 @@ impl ProcessSlot {
 
     #[inline]
     pub fn from_parts([at, shared]: [usize; 2]) -> Self {
-        Self {
-            at,
-            shared: shared != 0,
-        }
+        Self { at, shared: shared != 0 }
     }
 
     #[inline]
@@ -96,18 +90,13 @@ impl ProcessSlot {
 /// Sum of a counter over all processes, those gone included.
 pub(crate) fn total<M: Mem>(mem: &M, counter: usize) -> u64 {
     let slots = (0..PROCESS_SLOTS).map(|slot| mem.load(slot_at(slot) + 1 + counter, Relaxed));
-    slots.fold(
-        mem.load(header::RETIRED + counter, Relaxed),
-        u64::wrapping_add,
-    )
+    slots.fold(mem.load(header::RETIRED + counter, Relaxed), u64::wrapping_add)
 }
 
 /// Processes that have the file open now.
 pub(crate) fn alive<M: Mem>(mem: &M) -> u64 {
     let slots = (0..SHARED_SLOT).map(|slot| mem.load(slot_at(slot), Relaxed));
-    slots
-        .filter(|identity| *identity != 0 && is_alive(*identity))
-        .count() as u64
+    slots.filter(|identity| *identity != 0 && is_alive(*identity)).count() as u64
 }
 
 fn slot_at(slot: usize) -> usize {
@@ -122,10 +111,7 @@ fn take_over<M: Mem>(mem: &M, at: usize, me: u64) -> bool {
         return false;
     }
     for counter in 0..COUNTER_NAMES.len() {
-        mem.add(
-            header::RETIRED + counter,
-            mem.load(at + 1 + counter, Relaxed),
-        );
+        mem.add(header::RETIRED + counter, mem.load(at + 1 + counter, Relaxed));
         mem.store(at + 1 + counter, 0, Relaxed);
     }
     true

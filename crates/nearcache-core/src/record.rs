@@ -186,10 +186,7 @@ mod tests {
     fn a_record_reads_back() {
         let mut record = sample();
         let header = decode(&record);
-        assert_eq!(
-            (header.tag, header.key_len, header.value_len()),
-            (0x80, 3, 10)
-        );
+        assert_eq!((header.tag, header.key_len, header.value_len()), (0x80, 3, 10));
         assert_eq!((header.hash, header.version), (42, 99));
         assert_eq!(unpack_expiry(header.expiry, 42, 7), Some(1234));
         assert!(header.plausible(100));

@@ -140,10 +140,7 @@ impl Region {
             let notice = format!(
                 "{notice}; other processes use it, so it stays as it is until all have stopped"
             );
-            return opened.admitted(alone).map(|o| Opened {
-                notice: Some(notice),
-                ..o
-            });
+            return opened.admitted(alone).map(|o| Opened { notice: Some(notice), ..o });
         }
         opened.admitted(alone)
     }
@@ -162,9 +159,7 @@ struct Opened {
 impl Opened {
     /// Maps an existing file after looking at everything that can be wrong.
     fn attach(file: File, path: &Path) -> Result<Self, Error> {
-        let metadata = file
-            .metadata()
-            .map_err(|error| io_error(path, "cannot be read", &error))?;
+        let metadata = file.metadata().map_err(|error| io_error(path, "cannot be read", &error))?;
         let foreign = |what: &str| {
             Error::Refused(format!(
                 "{}: {what}; delete the file if it is not needed, or give LOCATION another name",
@@ -237,11 +232,7 @@ impl Opened {
         let made = Self::create_at(&fresh, config, geometry).and_then(|opened| {
             fs::rename(&fresh, &path)
                 .map_err(|error| io_error(&path, "cannot be put in place", &error))?;
-            Ok(Self {
-                path,
-                notice,
-                ..opened
-            })
+            Ok(Self { path, notice, ..opened })
         });
         if made.is_err() {
             remove_if_there(&fresh)?;
@@ -274,10 +265,7 @@ impl Opened {
         word(header::SHARDS, geometry.shards as u64);
         initialise_locks(&mapped, geometry);
         mapped.store(header::READY, READY, Release);
-        let inode = file
-            .metadata()
-            .map_err(|e| io_error(fresh, "cannot be read", &e))?
-            .ino();
+        let inode = file.metadata().map_err(|e| io_error(fresh, "cannot be read", &e))?.ino();
         Ok(Self {
             mapped,
             geometry: geometry.clone(),
@@ -309,8 +297,7 @@ impl Opened {
         initialise_locks(&self.mapped, &self.geometry);
         forget_processes(&self.mapped);
         self.mapped.store(header::LIBC, libc_flavour(), Relaxed);
-        self.mapped
-            .store(header::PID_NAMESPACE, pid_namespace(), Relaxed);
+        self.mapped.store(header::PID_NAMESPACE, pid_namespace(), Relaxed);
         Ok(self)
     }
 
@@ -409,10 +396,7 @@ fn private_directory(base: &Path) -> Result<(), Error> {
     let metadata = fs::symlink_metadata(directory)
         .map_err(|error| io_error(directory, "cannot be read", &error))?;
     if !metadata.is_dir() {
-        return Err(Error::Refused(format!(
-            "{}: is not a directory",
-            directory.display()
-        )));
+        return Err(Error::Refused(format!("{}: is not a directory", directory.display())));
     }
     check_owner(directory, &metadata, "chmod 700")
 }
@@ -446,12 +430,7 @@ enum OpenFailure {
 /// Opens a file that only this user may use; never through a link.
 fn open_private(path: &Path, create: bool) -> Result<File, OpenFailure> {
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create_new(create)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW);
+    options.read(true).write(true).create_new(create).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => OpenFailure::Missing,
         _ => OpenFailure::Error(io_error(path, "cannot be opened", &error)),
@@ -461,9 +440,7 @@ fn open_private(path: &Path, create: bool) -> Result<File, OpenFailure> {
 }
 
 fn check_private(file: &File, path: &Path) -> Result<(), Error> {
-    let metadata = file
-        .metadata()
-        .map_err(|error| io_error(path, "cannot be read", &error))?;
+    let metadata = file.metadata().map_err(|error| io_error(path, "cannot be read", &error))?;
     if !metadata.is_file() || metadata.nlink() > 1 {
         return Err(Error::Refused(format!(
             "{}: is not a plain file with one name; choose another LOCATION",
@@ -482,10 +459,7 @@ fn locked_for_opening(base: &Path, patience: Duration) -> Result<(File, bool), E
         wait_for_range(&file, OPENING_BYTE, patience, base)?;
         // Removed while this process waited: the lock that counts is another.
         let there = fs::metadata(&path).map(|metadata| metadata.ino()).ok();
-        let here = file
-            .metadata()
-            .map_err(|e| io_error(&path, "cannot be read", &e))?
-            .ino();
+        let here = file.metadata().map_err(|e| io_error(&path, "cannot be read", &e))?.ino();
         if there == Some(here) {
             return Ok((file, made_here));
         }
@@ -494,11 +468,7 @@ fn locked_for_opening(base: &Path, patience: Duration) -> Result<(File, bool), E
 
 fn lock_file(path: &Path) -> Result<(File, bool), Error> {
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW);
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let opened = match options.open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             options.create(true).open(path).map(|file| (file, true))
@@ -563,11 +533,7 @@ fn reserve(file: &File, bytes: usize, path: &Path) -> Result<(), Error> {
             bytes >> 20,
             free_bytes(path) >> 20
         ))),
-        code => Err(io_error(
-            path,
-            "cannot be reserved",
-            &std::io::Error::from_raw_os_error(code),
-        )),
+        code => Err(io_error(path, "cannot be reserved", &std::io::Error::from_raw_os_error(code))),
     }
 }
 

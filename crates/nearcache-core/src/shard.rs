@@ -177,11 +177,7 @@ impl<'a, M: Mem> Shard<'a, M> {
     pub fn bucket(&self, hash: u64, step: usize) -> usize {
         let mixed = match step {
             0 => hash as u32 as u64,
-            _ => {
-                hash.rotate_left(17 * step as u32)
-                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                    >> 32
-            }
+            _ => hash.rotate_left(17 * step as u32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
         };
         let bucket = (mixed * self.geo.buckets as u64) >> 32;
         self.base + self.geo.index + bucket as usize * BUCKET_WORDS
@@ -202,9 +198,7 @@ impl<'a, M: Mem> Shard<'a, M> {
     /// The window test: whether the record a word points at is intact (I3).
     #[inline]
     pub fn live(&self, word: u64) -> bool {
-        let safe_tail = self
-            .mem
-            .load(self.base + control::SAFE_TAIL + ring_of(word), Relaxed);
+        let safe_tail = self.mem.load(self.base + control::SAFE_TAIL + ring_of(word), Relaxed);
         // A ring is never longer than the pages there are.
         let room = (self.geo.pages as u64) << self.geo.page_shift;
         (word.wrapping_sub(safe_tail) & OFFSET_MASK) < room
@@ -213,9 +207,7 @@ impl<'a, M: Mem> Shard<'a, M> {
     /// The full offset of a live word: the 48 bits, near `safe_tail`.
     #[inline]
     pub fn offset_of(&self, word: u64) -> u64 {
-        let safe_tail = self
-            .mem
-            .load(self.base + control::SAFE_TAIL + ring_of(word), Relaxed);
+        let safe_tail = self.mem.load(self.base + control::SAFE_TAIL + ring_of(word), Relaxed);
         safe_tail.wrapping_add(word.wrapping_sub(safe_tail) & OFFSET_MASK)
     }
 
@@ -264,8 +256,7 @@ impl<'a, M: Mem> Shard<'a, M> {
     #[inline]
     pub fn header(&self, ring: usize, offset: u64) -> Option<Header> {
         let mut words = [0; HEADER_WORDS];
-        self.copy_out(ring, offset, &mut words)
-            .then(|| Header::decode(words))
+        self.copy_out(ring, offset, &mut words).then(|| Header::decode(words))
     }
 
     /// Copies the record behind a slot word and says whether it is the key's.
@@ -286,11 +277,8 @@ impl<'a, M: Mem> Shard<'a, M> {
         if !header.plausible(self.geo.max_record_words) {
             return torn_or(Read::Damaged);
         }
-        let words = if value_too {
-            header.words
-        } else {
-            HEADER_WORDS + header.key_len.div_ceil(8)
-        };
+        let words =
+            if value_too { header.words } else { HEADER_WORDS + header.key_len.div_ceil(8) };
         if buffer.words.len() < words {
             buffer.words.resize(words, 0);
         }
@@ -362,12 +350,7 @@ impl<'a, M: Mem> Shard<'a, M> {
                     if record::is_over(expires_at_ms, now_ms) {
                         return Look::Expired;
                     }
-                    return Look::Hit(Seen {
-                        slot,
-                        word,
-                        header,
-                        expires_at_ms,
-                    });
+                    return Look::Hit(Seen { slot, word, header, expires_at_ms });
                 }
                 Read::Other => return Look::Miss,
                 Read::Damaged => {
@@ -404,8 +387,7 @@ impl<'a, M: Mem> Shard<'a, M> {
     /// Where a record's expiry word is, for `Place`.
     #[inline]
     pub fn expiry_at(&self, word: u64) -> usize {
-        self.locate(ring_of(word), self.offset_of(word).wrapping_add(2))
-            .unwrap_or(0)
+        self.locate(ring_of(word), self.offset_of(word).wrapping_add(2)).unwrap_or(0)
     }
 
     /// Whether the record read at `place` is still its key's value.
@@ -454,10 +436,7 @@ impl<'a, M: Mem> Shard<'a, M> {
 
     /// Hints about a record that is no longer in the index.
     pub fn count_gone(&self, word: u64, words: usize) {
-        self.mem.add(
-            self.base + control::LIVE + ring_of(word),
-            (words as u64).wrapping_neg(),
-        );
+        self.mem.add(self.base + control::LIVE + ring_of(word), (words as u64).wrapping_neg());
         self.mem.add(self.base + control::ITEMS, u64::MAX);
     }
 
@@ -517,9 +496,8 @@ impl<'a, M: Mem> Shard<'a, M> {
             return false;
         }
         let (ring, offset) = (ring_of(word), self.offset_of(word));
-        let header = self
-            .header(ring, offset)
-            .filter(|header| header.plausible(self.geo.max_record_words));
+        let header =
+            self.header(ring, offset).filter(|header| header.plausible(self.geo.max_record_words));
         let copied = header.filter(|header| {
             words.resize(HEADER_WORDS + header.key_len.div_ceil(8), 0);
             self.copy_out(ring, offset, words)

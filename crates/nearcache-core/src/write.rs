@@ -93,8 +93,7 @@ impl<M: Mem> Shard<'_, M> {
     fn abandon_ring_locked(&self, ring: usize) {
         let room = (self.geo.pages as u64) << self.geo.page_shift;
         let fresh = self.word(control::SAFE_TAIL + ring).saturating_add(room);
-        self.mem
-            .store(self.base + control::SAFE_TAIL + ring, fresh, Release);
+        self.mem.store(self.base + control::SAFE_TAIL + ring, fresh, Release);
         self.mem.fence(Release);
         self.set_word(control::TAIL + ring, fresh);
         self.set_word(control::HEAD + ring, fresh);
@@ -193,23 +192,12 @@ impl<M: Mem> Shard<'_, M> {
         buffer: &mut Buffer,
     ) -> (Option<Seen>, Option<Place>) {
         self.make_room_locked(draft.words.len(), now_ms);
-        let Draft {
-            key,
-            words,
-            body_hash,
-        } = draft;
+        let Draft { key, words, body_hash } = draft;
         loop {
             let existing = self.find_locked(key, buffer, true);
-            let again = Draft {
-                key,
-                words: &mut *words,
-                body_hash,
-            };
+            let again = Draft { key, words: &mut *words, body_hash };
             // A delete that came in between must be seen by the next look.
-            match (
-                self.put_locked(again, existing, existing.is_none()),
-                existing,
-            ) {
+            match (self.put_locked(again, existing, existing.is_none()), existing) {
                 (None, Some(_)) => {}
                 (place, seen) => {
                     let alive = seen.filter(|s| !record::is_over(s.expires_at_ms, now_ms));
@@ -248,15 +236,7 @@ impl<M: Mem> Shard<'_, M> {
             &value,
             seen.expires_at_ms,
         );
-        match self.put_locked(
-            Draft {
-                key,
-                words,
-                body_hash,
-            },
-            Some(seen),
-            false,
-        ) {
+        match self.put_locked(Draft { key, words, body_hash }, Some(seen), false) {
             Some(_) => Incr::Value(new),
             None => Incr::Missing,
         }
@@ -276,11 +256,7 @@ impl<M: Mem> Shard<'_, M> {
         let Some(at) = self.locate(ring_of(seen.word), self.offset_of(seen.word) + 2) else {
             return false;
         };
-        self.mem.store(
-            at,
-            record::pack_expiry(expires_at_ms, key.hash, self.seed),
-            Relaxed,
-        );
+        self.mem.store(at, record::pack_expiry(expires_at_ms, key.hash, self.seed), Relaxed);
         self.mem.load(seen.slot, Acquire) == seen.word
     }
 
@@ -360,11 +336,7 @@ impl<M: Mem> Shard<'_, M> {
         let filling = self.word(control::BEEN_FULL) == 0;
         let small_is_full = self.live_words(SMALL) >= self.small_target();
         let too_large_for_small = words as u64 > self.small_target();
-        if too_large_for_small || filling && small_is_full {
-            MAIN
-        } else {
-            SMALL
-        }
+        if too_large_for_small || filling && small_is_full { MAIN } else { SMALL }
     }
 
     /// Pages held back so that the cleaner can copy the largest record there is
@@ -424,8 +396,7 @@ impl<M: Mem> Shard<'_, M> {
             return;
         }
         let words = if self.live(word) {
-            self.header(ring_of(word), self.offset_of(word))
-                .map_or(0, |header| header.words)
+            self.header(ring_of(word), self.offset_of(word)).map_or(0, |header| header.words)
         } else {
             0
         };
@@ -475,15 +446,10 @@ impl<M: Mem> Shard<'_, M> {
             self.page_for_writing_locked(ring, at >> self.geo.page_shift)?;
             let left = (self.geo.page_words() - (at & (self.geo.page_words() - 1))) as usize;
             let run = left.min(words.len() - done);
-            self.mem
-                .copy_in(self.locate(ring, at)?, &words[done..done + run]);
+            self.mem.copy_in(self.locate(ring, at)?, &words[done..done + run]);
             done += run;
         }
-        self.mem.store(
-            self.base + control::HEAD + ring,
-            head + words.len() as u64,
-            Release,
-        );
+        self.mem.store(self.base + control::HEAD + ring, head + words.len() as u64, Release);
         Some(head)
     }
 
@@ -510,9 +476,8 @@ impl<M: Mem> Shard<'_, M> {
         let cursor = self.word(control::PAGE_CURSOR) as usize % self.geo.pages;
         let mut windows = [self.window_pages(SMALL), self.window_pages(MAIN)];
         windows[ring].end = windows[ring].end.max(number + 1);
-        let free = (0..self.geo.pages)
-            .map(|step| (cursor + step) % self.geo.pages)
-            .find(|page| {
+        let free =
+            (0..self.geo.pages).map(|step| (cursor + step) % self.geo.pages).find(|page| {
                 let descriptor = self.word(self.geo.descriptors + page);
                 let number = (descriptor >> 1).wrapping_sub(1);
                 descriptor == 0 || !windows[(descriptor & 1) as usize].contains(&number)

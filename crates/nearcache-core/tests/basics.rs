@@ -16,9 +16,7 @@ fn small() -> Cache<Boxed> {
 
 fn get<M: nearcache_core::mem::Mem>(cache: &Cache<M>, key: &[u8], now: u64) -> Option<Vec<u8>> {
     let mut buffer = Buffer::default();
-    cache
-        .get(cache.key(key), now, &mut buffer)
-        .map(|_| buffer.value().to_vec())
+    cache.get(cache.key(key), now, &mut buffer).map(|_| buffer.value().to_vec())
 }
 
 fn set<M: nearcache_core::mem::Mem>(
@@ -27,17 +25,12 @@ fn set<M: nearcache_core::mem::Mem>(
     value: &[u8],
     expires: u64,
 ) -> Stored {
-    cache
-        .set(cache.key(key), 0x80, value, expires, NOW, WAIT)
-        .unwrap()
+    cache.set(cache.key(key), 0x80, value, expires, NOW, WAIT).unwrap()
 }
 
 fn private_directory() -> tempfile::TempDir {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    tempfile::Builder::new()
-        .permissions(mode)
-        .tempdir()
-        .unwrap()
+    tempfile::Builder::new().permissions(mode).tempdir().unwrap()
 }
 
 #[test]
@@ -52,11 +45,7 @@ fn a_value_is_readable_up_to_its_deadline_and_gone_at_it() {
 fn add_sees_an_expired_key_as_free() {
     let cache = small();
     set(&cache, b"k", b"old", NOW + 10);
-    let add = |now| {
-        cache
-            .add(cache.key(b"k"), 0x80, b"new", 0, now, WAIT)
-            .unwrap()
-    };
+    let add = |now| cache.add(cache.key(b"k"), 0x80, b"new", 0, now, WAIT).unwrap();
     assert!(matches!(add(NOW), Added::Exists));
     assert!(matches!(add(NOW + 10), Added::Stored(_)));
     assert_eq!(get(&cache, b"k", NOW + 10), Some(b"new".to_vec()));
@@ -76,9 +65,7 @@ fn a_delete_says_whether_there_was_a_value() {
 fn incr_keeps_the_deadline_and_knows_its_limits() {
     let cache = small();
     let key = cache.key(b"n");
-    cache
-        .set(key, TAG_INT, &5_i64.to_le_bytes(), NOW + 10, NOW, WAIT)
-        .unwrap();
+    cache.set(key, TAG_INT, &5_i64.to_le_bytes(), NOW + 10, NOW, WAIT).unwrap();
     assert_eq!(cache.incr(key, 3, NOW, WAIT), Ok(Incr::Value(8)));
     assert_eq!(cache.expires_at(key, NOW), Some(NOW + 10));
     assert_eq!(cache.incr(key, i64::MAX, NOW, WAIT), Ok(Incr::Overflow));
@@ -114,10 +101,7 @@ fn the_largest_item_fits() {
     let cache = small();
     let value = vec![7; cache.max_item_bytes() as usize - 1];
     for round in 0..50_u8 {
-        assert!(matches!(
-            set(&cache, &[round], &value[..value.len()], 0),
-            Stored::Yes(_)
-        ));
+        assert!(matches!(set(&cache, &[round], &value[..value.len()], 0), Stored::Yes(_)));
         assert_eq!(get(&cache, &[round], NOW).as_deref(), Some(&value[..]));
     }
     assert_eq!(cache.check(WAIT), Vec::<String>::new());
@@ -132,9 +116,7 @@ fn a_full_cache_evicts_and_stays_sound() {
         assert_eq!(get(&cache, &n.to_le_bytes(), NOW), Some(value), "{n}");
     }
     assert_eq!(cache.check(WAIT), Vec::<String>::new());
-    let held = (0..40_000_u32)
-        .filter(|n| get(&cache, &n.to_le_bytes(), NOW).is_some())
-        .count();
+    let held = (0..40_000_u32).filter(|n| get(&cache, &n.to_le_bytes(), NOW).is_some()).count();
     assert_eq!(held as u64, cache.len());
     assert!(held > 3000, "{held}");
 }
@@ -148,9 +130,7 @@ fn garbage_never_pushes_out_live_values() {
     for round in 0..50_000_u32 {
         set(&cache, b"counter", &[round as u8; 400], 0);
     }
-    let held = (0..1000_u32)
-        .filter(|n| get(&cache, &n.to_le_bytes(), NOW).is_some())
-        .count();
+    let held = (0..1000_u32).filter(|n| get(&cache, &n.to_le_bytes(), NOW).is_some()).count();
     assert_eq!(held, 1000);
     assert_eq!(cache.check(WAIT), Vec::<String>::new());
 }
@@ -203,9 +183,7 @@ fn a_scan_shows_every_item_once() {
 fn a_place_is_current_until_the_key_is_written_or_over() {
     let cache = small();
     let key = cache.key(b"k");
-    let Stored::Yes(place) = set(&cache, b"k", b"v", NOW + 10) else {
-        panic!()
-    };
+    let Stored::Yes(place) = set(&cache, b"k", b"v", NOW + 10) else { panic!() };
     assert!(cache.still_current(&place, NOW));
     assert!(!cache.still_current(&place, NOW + 10));
     cache.touch(key, NOW + 20, NOW, WAIT).unwrap();
@@ -221,10 +199,7 @@ fn named_locks_exclude_and_end() {
     assert_eq!(cache.lock_acquire(b"l", 100, NOW, WAIT), Ok(None));
     assert_eq!(cache.lock_renew(b"l", token, 200, NOW, WAIT), Ok(true));
     assert_eq!(cache.lock_acquire(b"l", 100, NOW + 150, WAIT), Ok(None));
-    let next = cache
-        .lock_acquire(b"l", 100, NOW + 200, WAIT)
-        .unwrap()
-        .unwrap();
+    let next = cache.lock_acquire(b"l", 100, NOW + 200, WAIT).unwrap().unwrap();
     assert!(next > token);
     assert_eq!(cache.lock_release(b"l", token, NOW + 200, WAIT), Ok(false));
     assert_eq!(cache.lock_release(b"l", next, NOW + 200, WAIT), Ok(true));

@@ -15,34 +15,22 @@ const NOBODY: u32 = 0x3fff_fff0;
 #[test]
 fn a_lock_that_nobody_holds_gets_a_new_file_and_both_processes_meet_in_it() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    let directory = tempfile::Builder::new()
-        .permissions(mode)
-        .tempdir()
-        .unwrap();
+    let directory = tempfile::Builder::new().permissions(mode).tempdir().unwrap();
     let base = directory.path().join("cache");
     let config = Config::of_size(1 << 20);
     let [one, other] = [(); 2].map(|()| Store::open(&base, &config).unwrap());
     let set = |store: &Store| {
         let cache = store.cache(now_ms());
         let wait = Wait::UpTo(TIMEOUT_SET);
-        cache
-            .set(cache.key(b"k"), 0x80, b"v", 0, now_ms(), wait)
-            .is_ok()
+        cache.set(cache.key(b"k"), 0x80, b"v", 0, now_ms(), wait).is_ok()
     };
     assert!(set(&one));
 
-    let file = std::fs::File::options()
-        .write(true)
-        .open(one.path())
-        .unwrap();
-    file.write_all_at(&NOBODY.to_ne_bytes(), FIRST_MUTEX)
-        .unwrap();
+    let file = std::fs::File::options().write(true).open(one.path()).unwrap();
+    file.write_all_at(&NOBODY.to_ne_bytes(), FIRST_MUTEX).unwrap();
     assert!(!set(&one), "the lock is taken");
     let key = one.cache(now_ms()).key(b"k");
-    assert!(
-        one.cache(now_ms()).delete(key, now_ms()),
-        "a delete needs no lock"
-    );
+    assert!(one.cache(now_ms()).delete(key, now_ms()), "a delete needs no lock");
 
     let end = Instant::now() + Duration::from_secs(20);
     while !set(&one) {
@@ -51,14 +39,9 @@ fn a_lock_that_nobody_holds_gets_a_new_file_and_both_processes_meet_in_it() {
     assert!(one.notice().unwrap().contains("made anew"));
     let seen_by_the_other = || {
         let cache = other.cache(now_ms());
-        cache
-            .get(cache.key(b"k"), now_ms(), &mut Buffer::default())
-            .is_some()
+        cache.get(cache.key(b"k"), now_ms(), &mut Buffer::default()).is_some()
     };
     while !seen_by_the_other() {
-        assert!(
-            Instant::now() < end,
-            "the other process never opened the new file"
-        );
+        assert!(Instant::now() < end, "the other process never opened the new file");
     }
 }

@@ -115,27 +115,21 @@ impl Pair {
     /// What the dict says; what is over is not there.
     fn wanted(&mut self, key: u8) -> Option<Entry> {
         let now = self.now;
-        self.dict
-            .retain(|_, entry| entry.expires_at_ms == 0 || entry.expires_at_ms > now);
+        self.dict.retain(|_, entry| entry.expires_at_ms == 0 || entry.expires_at_ms > now);
         self.dict.get(&key).cloned()
     }
 
     /// What the cache says.
     fn found(&mut self, key: u8) -> Option<Entry> {
         let mut buffer = Buffer::default();
-        let found = self
-            .cache
-            .get(self.cache.key(&[key]), self.now, &mut buffer)?;
+        let found = self.cache.get(self.cache.key(&[key]), self.now, &mut buffer)?;
         let entry = Entry {
             tag: found.tag,
             value: buffer.value().to_vec(),
             expires_at_ms: found.expires_at_ms,
         };
         assert!(self.cache.still_current(&found.place, self.now));
-        let known = self
-            .versions
-            .entry((key, found.version))
-            .or_insert(entry.clone());
+        let known = self.versions.entry((key, found.version)).or_insert(entry.clone());
         assert_eq!(known.value, entry.value, "one version, two values");
         // `touch` changes the deadline and keeps the version.
         known.expires_at_ms = entry.expires_at_ms;
@@ -162,11 +156,7 @@ impl Pair {
 
     fn store(&mut self, key: u8, value: &Value, expires_at_ms: u64) {
         let (tag, value) = value.parts();
-        let entry = Entry {
-            tag,
-            value,
-            expires_at_ms,
-        };
+        let entry = Entry { tag, value, expires_at_ms };
         self.dict.insert(key, entry);
     }
 
@@ -207,10 +197,8 @@ impl Pair {
                 let mut buffer = Buffer::default();
                 let key_bytes = key_of(key);
                 let hashed = self.cache.key(&key_bytes);
-                let found = self
-                    .cache
-                    .get_and_set(hashed, tag, &bytes, 0, now, WAIT, &mut buffer)
-                    .unwrap();
+                let found =
+                    self.cache.get_and_set(hashed, tag, &bytes, 0, now, WAIT, &mut buffer).unwrap();
                 match found {
                     Some(_) => assert_eq!(Some(buffer.value()), old.as_ref().map(|o| &o.value[..])),
                     None => assert!(old.is_none() || self.evictions() > self.evicted),
@@ -238,9 +226,7 @@ impl Pair {
             Touch(key, ttl) => {
                 let there = self.agree(*key).is_some();
                 let deadline = self.deadline(ttl);
-                let touched = self
-                    .cache
-                    .touch(self.cache.key(&key_of(key)), deadline, now, WAIT);
+                let touched = self.cache.touch(self.cache.key(&key_of(key)), deadline, now, WAIT);
                 assert_eq!(touched, Ok(there));
                 if let Some(entry) = self.dict.get_mut(key) {
                     entry.expires_at_ms = deadline;
@@ -248,9 +234,7 @@ impl Pair {
             }
             Incr(key, delta) => {
                 let entry = self.agree(*key);
-                let result = self
-                    .cache
-                    .incr(self.cache.key(&key_of(key)), *delta, now, WAIT);
+                let result = self.cache.incr(self.cache.key(&key_of(key)), *delta, now, WAIT);
                 let gone = self.evictions() > self.evicted;
                 self.expect_incr(*key, entry, *delta, result.unwrap(), gone);
             }
@@ -315,10 +299,7 @@ impl Pair {
         loop {
             cursor = self.cache.scan(cursor, 5, self.now, &mut |item| {
                 let shown = (item.value_len, item.tag, item.expires_at_ms);
-                assert!(
-                    scanned.insert(item.key.to_vec(), shown).is_none(),
-                    "shown twice"
-                );
+                assert!(scanned.insert(item.key.to_vec(), shown).is_none(), "shown twice");
             });
             if cursor == 0 {
                 break;

@@ -17,11 +17,7 @@ fn describe(key: u64, sequence: u64) -> Vec<u8> {
     let fillers = (sequence.wrapping_mul(31) ^ key) % 300;
     let mut words = vec![key, sequence, fillers];
     words.extend((0..fillers).map(|n| n.wrapping_mul(key) ^ sequence));
-    words.push(
-        words
-            .iter()
-            .fold(0, |sum: u64, word| sum.rotate_left(5) ^ word),
-    );
+    words.push(words.iter().fold(0, |sum: u64, word| sum.rotate_left(5) ^ word));
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
@@ -35,10 +31,7 @@ fn sequence_of(key: u64, value: &[u8]) -> u64 {
 
 fn store() -> (tempfile::TempDir, Store) {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    let directory = tempfile::Builder::new()
-        .permissions(mode)
-        .tempdir()
-        .unwrap();
+    let directory = tempfile::Builder::new().permissions(mode).tempdir().unwrap();
     // Small, so that everything is evicted, packed and written over all the time.
     let store = Store::open(&directory.path().join("cache"), &Config::of_size(1 << 20)).unwrap();
     (directory, store)
@@ -47,9 +40,7 @@ fn store() -> (tempfile::TempDir, Store) {
 fn set(cache: &Cache<Mapped>, key: u64, sequence: u64) {
     let value = describe(key, sequence);
     let bytes = key.to_le_bytes();
-    cache
-        .set(cache.key(&bytes), 0x80, &value, 0, NOW, WAIT)
-        .unwrap();
+    cache.set(cache.key(&bytes), 0x80, &value, 0, NOW, WAIT).unwrap();
 }
 
 #[test]
@@ -83,10 +74,7 @@ fn readers_see_whole_values_of_their_key_and_never_an_older_one() {
                 let mut newest = vec![0; KEYS as usize];
                 for turn in 0_u64.. {
                     let key = turn % KEYS;
-                    if cache
-                        .get(cache.key(&key.to_le_bytes()), NOW, &mut buffer)
-                        .is_some()
-                    {
+                    if cache.get(cache.key(&key.to_le_bytes()), NOW, &mut buffer).is_some() {
                         let sequence = sequence_of(key, buffer.value());
                         assert!(sequence >= newest[key as usize], "an older value came back");
                         newest[key as usize] = sequence;
@@ -115,9 +103,7 @@ fn no_increment_is_lost() {
     let (_directory, store) = store();
     let cache = store.cache(NOW);
     let key = cache.key(b"counter");
-    cache
-        .set(key, TAG_INT, &0_i64.to_le_bytes(), 0, NOW, WAIT)
-        .unwrap();
+    cache.set(key, TAG_INT, &0_i64.to_le_bytes(), 0, NOW, WAIT).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -127,9 +113,6 @@ fn no_increment_is_lost() {
             });
         }
     });
-    assert_eq!(
-        cache.incr(key, 0, NOW, WAIT),
-        Ok(Incr::Value(THREADS * EACH))
-    );
+    assert_eq!(cache.incr(key, 0, NOW, WAIT), Ok(Incr::Value(THREADS * EACH)));
     assert_eq!(cache.check(WAIT), Vec::<String>::new());
 }

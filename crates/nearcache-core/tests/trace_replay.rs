@@ -40,9 +40,7 @@ fn miss_ratio(trace: &[u8], size_bytes: u64) -> f64 {
         requests += 1;
         if cache.get(key, 1, &mut buffer).is_none() {
             misses += 1;
-            cache
-                .set(key, 0x80, &value[..size], 0, 1, Wait::Try)
-                .unwrap();
+            cache.set(key, 0x80, &value[..size], 0, 1, Wait::Try).unwrap();
         }
     }
     assert_eq!(cache.check(Wait::Try), Vec::<String>::new());
@@ -52,10 +50,7 @@ fn miss_ratio(trace: &[u8], size_bytes: u64) -> f64 {
 #[test]
 fn the_miss_ratio_is_that_of_s3_fifo() {
     let Some(trace) = trace() else {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "the trace is missing: set NEARCACHE_SHARED"
-        );
+        assert!(std::env::var_os("CI").is_none(), "the trace is missing: set NEARCACHE_SHARED");
         eprintln!("SKIPPED: no trace; set NEARCACHE_SHARED to the directory that has data/");
         return;
     };
@@ -63,19 +58,9 @@ fn the_miss_ratio_is_that_of_s3_fifo() {
         [0.001, 0.01, 0.1].map(|share| miss_ratio(&trace, (WORKING_SET_BYTES * share) as u64));
     println!("request miss ratio at      0.1 %     1 %    10 % of 3.6 GB");
     for (name, ratios) in PUBLISHED.iter().chain([&("nearcache", ours)]) {
-        println!(
-            "{name:<25} {:>6.3}  {:>6.3}  {:>6.3}",
-            ratios[0], ratios[1], ratios[2]
-        );
+        println!("{name:<25} {:>6.3}  {:>6.3}  {:>6.3}", ratios[0], ratios[1], ratios[2]);
     }
     let published = PUBLISHED[4].1;
-    assert!(
-        (ours[2] - published[2]).abs() <= 0.01,
-        "S3-FIFO has {}",
-        published[2]
-    );
-    assert!(
-        ours[0] <= PUBLISHED[0].1[0] && ours[1] <= PUBLISHED[0].1[1],
-        "worse than LRU"
-    );
+    assert!((ours[2] - published[2]).abs() <= 0.01, "S3-FIFO has {}", published[2]);
+    assert!(ours[0] <= PUBLISHED[0].1[0] && ours[1] <= PUBLISHED[0].1[1], "worse than LRU");
 }

@@ -76,10 +76,7 @@ impl FusedCache {
             default_timeout: crate::python::object(py, 300)?.unbind(),
             default_keys: true,
         };
-        Ok(FusedCache {
-            settings: GilCell::new(settings),
-            opened: OnceLock::new(),
-        })
+        Ok(FusedCache { settings: GilCell::new(settings), opened: OnceLock::new() })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -96,8 +93,7 @@ impl FusedCache {
 
     #[getter]
     fn get_key_prefix(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings
-            .with(py, |settings| settings.key_prefix.clone_ref(py))
+        self.settings.with(py, |settings| settings.key_prefix.clone_ref(py))
     }
 
     #[setter]
@@ -108,23 +104,18 @@ impl FusedCache {
 
     #[getter]
     fn get_version(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings
-            .with(py, |settings| settings.version.clone_ref(py))
+        self.settings.with(py, |settings| settings.version.clone_ref(py))
     }
 
     #[setter]
     fn set_version(&self, version: Object<'_>) {
-        let head = Head::new(
-            self.get_key_prefix(version.py()).bind(version.py()),
-            &version,
-        );
+        let head = Head::new(self.get_key_prefix(version.py()).bind(version.py()), &version);
         self.assign(version, head, |settings| &mut settings.version);
     }
 
     #[getter]
     fn get_key_func(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings
-            .with(py, |settings| settings.key_func.clone_ref(py))
+        self.settings.with(py, |settings| settings.key_func.clone_ref(py))
     }
 
     #[setter]
@@ -141,8 +132,7 @@ impl FusedCache {
 
     #[getter]
     fn get_default_timeout(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings
-            .with(py, |settings| settings.default_timeout.clone_ref(py))
+        self.settings.with(py, |settings| settings.default_timeout.clone_ref(py))
     }
 
     #[setter]
@@ -167,10 +157,7 @@ impl FusedCache {
         let mut buffer = KeyBuffer::new();
         let raw_key = me.raw_key(slf, opened, key, version, &mut buffer)?;
         let now = opened.shared.now();
-        let found = now
-            .key(raw_key)
-            .map(|key| opened.get(slf, now, key))
-            .transpose()?;
+        let found = now.key(raw_key).map(|key| opened.get(slf, now, key)).transpose()?;
         match found.flatten() {
             Some(value) => Ok(value),
             None => Ok(default.unwrap_or_else(|| slf.py().None().into_bound(slf.py()))),
@@ -195,21 +182,12 @@ impl FusedCache {
             asked.push((key, start..raw_keys.len()));
         }
         let now = opened.shared.now();
-        let hashed: Vec<_> = asked
-            .iter()
-            .map(|(_, at)| now.key(&raw_keys[at.clone()]))
-            .collect();
+        let hashed: Vec<_> = asked.iter().map(|(_, at)| now.key(&raw_keys[at.clone()])).collect();
         // The memory of all is asked for before the first is waited for.
-        hashed
-            .iter()
-            .flatten()
-            .for_each(|&key| now.cache.prefetch(key));
+        hashed.iter().flatten().for_each(|&key| now.cache.prefetch(key));
         let found = PyDict::new(slf.py());
         for ((key, _), hashed) in asked.into_iter().zip(hashed) {
-            if let Some(value) = hashed
-                .map(|key| opened.get(slf, now, key))
-                .transpose()?
-                .flatten()
+            if let Some(value) = hashed.map(|key| opened.get(slf, now, key)).transpose()?.flatten()
             {
                 found.set_item(key, value)?;
             }
@@ -225,9 +203,7 @@ impl FusedCache {
         timeout: Timeout,
         version: Option<&Object<'py>>,
     ) -> PyResult<()> {
-        slf.get()
-            .store(slf, key, value, timeout, version)
-            .map(|_| ())
+        slf.get().store(slf, key, value, timeout, version).map(|_| ())
     }
 
     #[pyo3(signature = (data, timeout=Timeout::Default, version=None))]
@@ -257,18 +233,10 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let py = slf.py();
-        slf.get().write(
-            slf,
-            key,
-            value,
-            timeout,
-            version,
-            |opened, key, tag, payload, deadline| {
-                let now = opened.shared.now();
-                now.key(key)
-                    .is_some_and(|key| now.add(py, key, tag, payload, deadline))
-            },
-        )
+        slf.get().write(slf, key, value, timeout, version, |opened, key, tag, payload, deadline| {
+            let now = opened.shared.now();
+            now.key(key).is_some_and(|key| now.add(py, key, tag, payload, deadline))
+        })
     }
 
     #[pyo3(signature = (key, timeout=Timeout::Default, version=None))]
@@ -281,10 +249,7 @@ impl FusedCache {
         let py = slf.py();
         let deadline = slf.get().deadline(py, timeout)?;
         let touch = |now: Now<'_>, key: Key<'_>| now.touch(py, key, deadline);
-        Ok(slf
-            .get()
-            .with_key(slf, key, version, touch)?
-            .unwrap_or(false))
+        Ok(slf.get().with_key(slf, key, version, touch)?.unwrap_or(false))
     }
 
     #[pyo3(signature = (key, version=None))]
@@ -294,10 +259,7 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let delete = |now: Now<'_>, key: Key<'_>| now.cache.delete(key, now.now_ms);
-        Ok(slf
-            .get()
-            .with_key(slf, key, version, delete)?
-            .unwrap_or(false))
+        Ok(slf.get().with_key(slf, key, version, delete)?.unwrap_or(false))
     }
 
     #[pyo3(signature = (keys, version=None))]
@@ -319,16 +281,12 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let contains = |now: Now<'_>, key: Key<'_>| now.cache.contains(key, now.now_ms);
-        Ok(slf
-            .get()
-            .with_key(slf, key, version, contains)?
-            .unwrap_or(false))
+        Ok(slf.get().with_key(slf, key, version, contains)?.unwrap_or(false))
     }
 
     /// Through `has_key`, as in Django: a subclass may override that one.
     fn __contains__<'py>(slf: &Bound<'py, Self>, key: &Object<'py>) -> PyResult<bool> {
-        slf.call_method1(intern!(slf.py(), "has_key"), (key,))?
-            .is_truthy()
+        slf.call_method1(intern!(slf.py(), "has_key"), (key,))?.is_truthy()
     }
 
     #[pyo3(signature = (key, delta=None, version=None), text_signature = "($self, key, delta=1, version=None)")]
@@ -490,8 +448,7 @@ impl FusedCache {
             version,
             |opened, key, tag, payload, deadline| {
                 let now = opened.shared.now();
-                now.key(key)
-                    .is_some_and(|key| now.set(py, key, tag, payload, deadline))
+                now.key(key).is_some_and(|key| now.set(py, key, tag, payload, deadline))
             },
         )?;
         if !stored {
@@ -526,9 +483,7 @@ impl FusedCache {
             let (tag, payload) = split(raw.cast::<PyBytes>()?.as_bytes());
             return Ok(f(opened, raw_key, tag, payload.as_slice(), deadline));
         }
-        value::with_written(value, |tag, payload| {
-            f(opened, raw_key, tag, payload, deadline)
-        })
+        value::with_written(value, |tag, payload| f(opened, raw_key, tag, payload, deadline))
     }
 
     fn incr_by<'py>(
@@ -539,18 +494,12 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<Object<'py>> {
         let py = slf.py();
-        let small = delta
-            .cast_exact::<PyInt>()
-            .ok()
-            .and_then(|delta| delta.extract::<i64>().ok());
+        let small = delta.cast_exact::<PyInt>().ok().and_then(|delta| delta.extract::<i64>().ok());
         if let Some(small) = small {
             let incr = |now: Now<'_>, key: Key<'_>| {
                 atomically(py, |wait| now.cache.incr(key, small, now.now_ms, wait))
             };
-            match self
-                .with_key(slf, key, version, incr)?
-                .unwrap_or(Ok(Incr::Missing))?
-            {
+            match self.with_key(slf, key, version, incr)?.unwrap_or(Ok(Incr::Missing))? {
                 Incr::Value(total) => return crate::python::object(py, total),
                 Incr::Missing => {
                     let text = format!("Key '{}' not found", key.str()?.to_string_lossy());
@@ -587,10 +536,7 @@ impl Opened {
     ) -> PyResult<Option<Object<'py>>> {
         let py = slf.py();
         let shared = &*self.shared;
-        if let Some(kept) = shared
-            .near
-            .with(py, |near| near.find(py, key.hash, key.bytes))
-        {
+        if let Some(kept) = shared.near.with(py, |near| near.find(py, key.hash, key.bytes)) {
             let value = kept.value.into_bound(py);
             if now.cache.still_current(&kept.place, now.now_ms) {
                 return near::copy_of(value, kept.keep).map(Some);
@@ -628,14 +574,8 @@ impl Opened {
             return Ok(());
         }
         let template = near::copy_of(value.clone(), keep)?.unbind();
-        let kept = Kept {
-            place: found.place,
-            value: template,
-            keep,
-        };
-        let dropped = near.with(py, |near| {
-            near.put(key.hash, key.bytes, kept, cost_bytes, epoch)
-        });
+        let kept = Kept { place: found.place, value: template, keep };
+        let dropped = near.with(py, |near| near.put(key.hash, key.bytes, kept, cost_bytes, epoch));
         drop(dropped);
         Ok(())
     }
@@ -674,10 +614,7 @@ fn undecodable(slf: &Bound<'_, FusedCache>) -> PyResult<()> {
     if count(slf, "undecodable")? == 0 {
         let text = "%s: a stored value cannot be read and is served as a miss (its class or \
                     codec may be gone); more of them are only counted";
-        let logger = slf
-            .py()
-            .import("logging")?
-            .call_method1("getLogger", ("nearcache",))?;
+        let logger = slf.py().import("logging")?.call_method1("getLogger", ("nearcache",))?;
         logger.call_method1("warning", (text, slf.get_type().name()?))?;
     }
     Ok(())

@@ -27,11 +27,7 @@ pub struct KeyBuffer {
 impl KeyBuffer {
     #[inline(always)]
     pub fn new() -> KeyBuffer {
-        KeyBuffer {
-            stack: [const { MaybeUninit::uninit() }; MAX_BYTES],
-            len: 0,
-            heap: None,
-        }
+        KeyBuffer { stack: [const { MaybeUninit::uninit() }; MAX_BYTES], len: 0, heap: None }
     }
 
     #[inline]
@@ -164,12 +160,7 @@ fn plain_text(value: &Bound<'_, PyAny>) -> Option<(Vec<u8>, usize)> {
         let text = Text::of(text)?;
         return (!has_awkward(text.bytes)).then(|| (text.bytes.to_vec(), text.chars));
     }
-    let digits = value
-        .cast_exact::<PyInt>()
-        .ok()?
-        .extract::<i64>()
-        .ok()?
-        .to_string();
+    let digits = value.cast_exact::<PyInt>().ok()?.extract::<i64>().ok()?.to_string();
     let chars = digits.len();
     Some((digits.into_bytes(), chars))
 }
@@ -177,9 +168,7 @@ fn plain_text(value: &Bound<'_, PyAny>) -> Option<(Vec<u8>, usize)> {
 /// What Django's `memcached_error_chars_re` finds: `[\x00-\x20\x7f]`.
 #[inline]
 fn has_awkward(bytes: &[u8]) -> bool {
-    bytes
-        .iter()
-        .fold(false, |found, &byte| found | (byte < 0x21) | (byte == 0x7f))
+    bytes.iter().fold(false, |found, &byte| found | (byte < 0x21) | (byte == 0x7f))
 }
 
 /// The final key by Django's own code, as bytes.

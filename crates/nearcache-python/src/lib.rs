@@ -56,7 +56,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(decode, module)?)?;
     let after_fork = wrap_pyfunction!(shared::_after_fork_in_child, module)?;
     let hooks = [("after_in_child", after_fork)];
-    py.import("os")?
-        .call_method("register_at_fork", (), Some(&hooks.into_py_dict(py)?))?;
+    py.import("os")?.call_method("register_at_fork", (), Some(&hooks.into_py_dict(py)?))?;
     Ok(())
 }

@@ -53,11 +53,7 @@ pub struct Kept {
 impl Near {
     /// A table of about `items` entries; 0 for none at all.
     pub fn new(items: usize, bytes_max: usize) -> Near {
-        let sets = if items == 0 {
-            0
-        } else {
-            items.div_ceil(WAYS).next_power_of_two()
-        };
+        let sets = if items == 0 { 0 } else { items.div_ceil(WAYS).next_power_of_two() };
         Near {
             entries: (0..sets * WAYS).map(|_| None).collect(),
             tags: vec![0; sets * WAYS].into(),
@@ -79,11 +75,7 @@ impl Near {
         let at = self.position(hash, key)?;
         let entry = self.entries[at].as_ref()?;
         self.last_used[at / WAYS] = (at % WAYS) as u8;
-        Some(Kept {
-            place: entry.place,
-            value: entry.value.clone_ref(py),
-            keep: entry.keep,
-        })
+        Some(Kept { place: entry.place, value: entry.value.clone_ref(py), keep: entry.keep })
     }
 
     /// Whether a value just read should be given to [`Near::put`].
@@ -118,21 +110,13 @@ impl Near {
             out = self.clear();
             self.epoch = epoch;
         }
-        let at = self
-            .position(hash, key)
-            .unwrap_or_else(|| self.victim(hash));
+        let at = self.position(hash, key).unwrap_or_else(|| self.victim(hash));
         out.extend(self.remove(at));
         self.tags[at] = tag_of(hash);
         self.last_used[at / WAYS] = (at % WAYS) as u8;
         self.bytes += cost_bytes;
         let Kept { place, value, keep } = kept;
-        self.entries[at] = Some(Entry {
-            key: key.into(),
-            place,
-            value,
-            keep,
-            cost_bytes,
-        });
+        self.entries[at] = Some(Entry { key: key.into(), place, value, keep, cost_bytes });
         while self.bytes > self.bytes_max {
             self.hand = (self.hand + 1) % self.entries.len();
             if self.hand != at {
@@ -145,9 +129,7 @@ impl Near {
     /// Forgets everything.
     pub fn clear(&mut self) -> Vec<Entry> {
         self.doors.fill(0);
-        (0..self.entries.len())
-            .filter_map(|at| self.remove(at))
-            .collect()
+        (0..self.entries.len()).filter_map(|at| self.remove(at)).collect()
     }
 
     #[inline]
@@ -156,9 +138,7 @@ impl Near {
         let tag = tag_of(hash);
         (first..first + WAYS).find(|&at| {
             self.tags[at] == tag
-                && self.entries[at]
-                    .as_ref()
-                    .is_some_and(|entry| *entry.key == *key)
+                && self.entries[at].as_ref().is_some_and(|entry| *entry.key == *key)
         })
     }
 

@@ -44,9 +44,7 @@ impl Types {
         // SAFETY: attached. The import sets the API pointer, or an error.
         let api = unsafe {
             ffi::PyDateTime_IMPORT();
-            ffi::PyDateTimeAPI()
-                .as_ref()
-                .ok_or_else(|| PyErr::fetch(py))?
+            ffi::PyDateTimeAPI().as_ref().ok_or_else(|| PyErr::fetch(py))?
         };
         // `_decimal`, not `decimal`: str() of the C type runs no Python code, which the
         // encoder counts on. Without it Decimals are pickled.
@@ -83,9 +81,7 @@ impl Types {
 
     pub fn uuid_from<'py>(&self, py: Python<'py>, bytes: [u8; 16]) -> Option<Bound<'py, PyAny>> {
         let arguments = PyDict::new(py);
-        arguments
-            .set_item(intern!(py, "int"), u128::from_be_bytes(bytes))
-            .ok()?;
+        arguments.set_item(intern!(py, "int"), u128::from_be_bytes(bytes)).ok()?;
         self.uuid_type.bind(py).call((), Some(&arguments)).ok()
     }
 
@@ -149,11 +145,7 @@ pub struct Attribute {
 
 impl Attribute {
     pub const fn new(module: &'static str, name: &'static str) -> Attribute {
-        Attribute {
-            module,
-            name,
-            cell: PyOnceLock::new(),
-        }
+        Attribute { module, name, cell: PyOnceLock::new() }
     }
 
     #[inline]
@@ -180,10 +172,7 @@ pub static DATA_ERROR: Attribute = Attribute::new("nearcache.errors", "DataError
 
 /// An exception of the class in `attribute`, or whatever kept us from finding the class.
 pub fn error(py: Python<'_>, attribute: &Attribute, message: String) -> PyErr {
-    match attribute
-        .get(py)
-        .and_then(|class| Ok(class.cast::<PyType>()?.clone()))
-    {
+    match attribute.get(py).and_then(|class| Ok(class.cast::<PyType>()?.clone())) {
         Ok(class) => PyErr::from_type(class, message),
         Err(error) => error,
     }

@@ -53,10 +53,7 @@ static OPENED: GilCell<Vec<Weak<Shared>>> = GilCell::new(Vec::new());
 
 impl Shared {
     pub fn new(py: Python<'_>, core: nearcache_core::Store, near: Near) -> Arc<Shared> {
-        let shared = Arc::new(Shared {
-            core,
-            near: GilCell::new(near),
-        });
+        let shared = Arc::new(Shared { core, near: GilCell::new(near) });
         OPENED.with(py, |opened| {
             opened.retain(|other| other.strong_count() > 0);
             opened.push(Arc::downgrade(&shared));
@@ -68,10 +65,7 @@ impl Shared {
     #[inline]
     pub fn now(&self) -> Now<'_> {
         let now_ms = now_ms();
-        Now {
-            cache: self.core.cache(now_ms),
-            now_ms,
-        }
+        Now { cache: self.core.cache(now_ms), now_ms }
     }
 
     /// Drops the kept objects, whatever they were.
@@ -109,10 +103,7 @@ impl<'a> Now<'a> {
             self.cache.delete(key, self.now_ms);
             return true;
         }
-        let set = |wait| {
-            self.cache
-                .set(key, tag, payload, deadline.0, self.now_ms, wait)
-        };
+        let set = |wait| self.cache.set(key, tag, payload, deadline.0, self.now_ms, wait);
         match patiently(py, TIMEOUT_SET, set) {
             Ok(Stored::Yes(_)) => true,
             Ok(Stored::TooLarge) => false,
@@ -132,10 +123,7 @@ impl<'a> Now<'a> {
         if deadline.is_over(self.now_ms) {
             return self.cache.expires_at(key, self.now_ms).is_none();
         }
-        let add = |wait| {
-            self.cache
-                .add(key, tag, payload, deadline.0, self.now_ms, wait)
-        };
+        let add = |wait| self.cache.add(key, tag, payload, deadline.0, self.now_ms, wait);
         match patiently(py, TIMEOUT_SET, add) {
             Ok(Added::Stored(_)) => true,
             Ok(Added::Exists | Added::TooLarge) => false,
@@ -223,9 +211,8 @@ pub fn with_buffer<R>(py: Python<'_>, f: impl FnOnce(&mut Buffer) -> R) -> R {
 /// In the child: a statistics slot of its own, and no objects that the parent kept.
 #[pyfunction]
 pub fn _after_fork_in_child(py: Python<'_>) {
-    let opened: Vec<_> = OPENED.with(py, |opened| {
-        opened.iter().filter_map(Weak::upgrade).collect()
-    });
+    let opened: Vec<_> =
+        OPENED.with(py, |opened| opened.iter().filter_map(Weak::upgrade).collect());
     for shared in opened {
         shared.core.child_after_fork();
         shared.forget(py);

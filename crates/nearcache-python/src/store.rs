@@ -39,17 +39,11 @@ impl Store {
         near_items: usize,
         near_bytes: usize,
     ) -> PyResult<Store> {
-        let config = Config {
-            size_bytes,
-            max_item_bytes,
-            mean_item_bytes,
-        };
+        let config = Config { size_bytes, max_item_bytes, mean_item_bytes };
         // Making the file may take long: memory is reserved page by page.
         let opened = py.detach(|| nearcache_core::Store::open(Path::new(base_path), &config));
         let core = opened.map_err(|error| region_error(py, &error))?;
-        Ok(Store {
-            shared: Shared::new(py, core, Near::new(near_items, near_bytes)),
-        })
+        Ok(Store { shared: Shared::new(py, core, Near::new(near_items, near_bytes)) })
     }
 
     /// The store at that path as it is, with whatever settings it was made.
@@ -57,9 +51,7 @@ impl Store {
     fn existing(py: Python<'_>, base_path: &str) -> PyResult<Store> {
         let core = nearcache_core::Store::existing(Path::new(base_path))
             .map_err(|error| region_error(py, &error))?;
-        Ok(Store {
-            shared: Shared::new(py, core, Near::new(0, 0)),
-        })
+        Ok(Store { shared: Shared::new(py, core, Near::new(0, 0)) })
     }
 
     #[getter]
@@ -100,10 +92,8 @@ impl Store {
         let Some(key) = now.key(key) else {
             return Ok(None);
         };
-        now.read(py, key, |found, payload| {
-            Ok((join(py, found.tag, payload)?, found.version))
-        })
-        .transpose()
+        now.read(py, key, |found, payload| Ok((join(py, found.tag, payload)?, found.version)))
+            .transpose()
     }
 
     fn get_many<'py>(
@@ -112,9 +102,7 @@ impl Store {
         keys: Vec<Bound<'py, PyBytes>>,
     ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
         let now = self.shared.now();
-        keys.into_iter()
-            .map(|key| self.read(py, now, key.as_bytes()))
-            .collect()
+        keys.into_iter().map(|key| self.read(py, now, key.as_bytes())).collect()
     }
 
     fn set(&self, py: Python<'_>, key: &[u8], value: &[u8], expires_at_ms: Option<i64>) -> bool {
@@ -163,15 +151,7 @@ impl Store {
         let (tag, payload) = split(value);
         let deadline = deadline(expires_at_ms);
         atomically(py, |wait| {
-            now.cache.cas(
-                key,
-                tag,
-                payload.as_slice(),
-                version,
-                deadline.0,
-                now.now_ms,
-                wait,
-            )
+            now.cache.cas(key, tag, payload.as_slice(), version, deadline.0, now.now_ms, wait)
         })
     }
 
@@ -191,12 +171,9 @@ impl Store {
         with_buffer(py, |buffer| {
             let found = atomically(py, |wait: Wait| {
                 let payload = payload.as_slice();
-                now.cache
-                    .get_and_set(key, tag, payload, deadline.0, now.now_ms, wait, buffer)
+                now.cache.get_and_set(key, tag, payload, deadline.0, now.now_ms, wait, buffer)
             })?;
-            found
-                .map(|found| join(py, found.tag, buffer.value()))
-                .transpose()
+            found.map(|found| join(py, found.tag, buffer.value())).transpose()
         })
     }
 
@@ -226,10 +203,7 @@ impl Store {
 
     fn expires_at(&self, key: &[u8]) -> Option<i64> {
         let now = self.shared.now();
-        match now
-            .key(key)
-            .and_then(|key| now.cache.expires_at(key, now.now_ms))
-        {
+        match now.key(key).and_then(|key| now.cache.expires_at(key, now.now_ms)) {
             None => Some(ABSENT),
             Some(0) => None,
             Some(at) => Some(at as i64),
@@ -238,20 +212,16 @@ impl Store {
 
     fn contains(&self, key: &[u8]) -> bool {
         let now = self.shared.now();
-        now.key(key)
-            .is_some_and(|key| now.cache.contains(key, now.now_ms))
+        now.key(key).is_some_and(|key| now.cache.contains(key, now.now_ms))
     }
 
     fn delete(&self, key: &[u8]) -> bool {
         let now = self.shared.now();
-        now.key(key)
-            .is_some_and(|key| now.cache.delete(key, now.now_ms))
+        now.key(key).is_some_and(|key| now.cache.delete(key, now.now_ms))
     }
 
     fn delete_many(&self, keys: Vec<Bound<'_, PyBytes>>) -> usize {
-        keys.iter()
-            .filter(|key| self.delete(key.as_bytes()))
-            .count()
+        keys.iter().filter(|key| self.delete(key.as_bytes())).count()
     }
 
     #[pyo3(signature = (cursor, limit, *, prefix=b"".as_slice(), glob=None))]
@@ -265,20 +235,13 @@ impl Store {
     ) -> (u64, Vec<ScanItem<'py>>) {
         let mut items: Vec<ScanItem<'py>> = Vec::new();
         let now = self.shared.now();
-        let next = now
-            .cache
-            .scan(cursor, limit, now.now_ms, &mut |item: Item<'_>| {
-                if matches(item.key, prefix, glob) {
-                    let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
-                    let size = outside_len(item.tag, item.value_len);
-                    items.push((
-                        PyBytes::new(py, item.key),
-                        size,
-                        expires_at_ms,
-                        item.version,
-                    ));
-                }
-            });
+        let next = now.cache.scan(cursor, limit, now.now_ms, &mut |item: Item<'_>| {
+            if matches(item.key, prefix, glob) {
+                let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
+                let size = outside_len(item.tag, item.value_len);
+                items.push((PyBytes::new(py, item.key), size, expires_at_ms, item.version));
+            }
+        });
         (next, items)
     }
 
@@ -329,16 +292,12 @@ impl Store {
 
     fn lock_renew(&self, py: Python<'_>, name: &[u8], token: u64, ttl_ms: u64) -> PyResult<bool> {
         let now = self.shared.now();
-        atomically(py, |wait| {
-            now.cache.lock_renew(name, token, ttl_ms, now.now_ms, wait)
-        })
+        atomically(py, |wait| now.cache.lock_renew(name, token, ttl_ms, now.now_ms, wait))
     }
 
     fn lock_release(&self, py: Python<'_>, name: &[u8], token: u64) -> PyResult<bool> {
         let now = self.shared.now();
-        atomically(py, |wait| {
-            now.cache.lock_release(name, token, now.now_ms, wait)
-        })
+        atomically(py, |wait| now.cache.lock_release(name, token, now.now_ms, wait))
     }
 }
 
@@ -352,8 +311,7 @@ impl Store {
         let Some(key) = now.key(key) else {
             return Ok(None);
         };
-        now.read(py, key, |found, payload| join(py, found.tag, payload))
-            .transpose()
+        now.read(py, key, |found, payload| join(py, found.tag, payload)).transpose()
     }
 }
 
@@ -374,13 +332,11 @@ fn clear_matching(now: Now<'_>, prefix: &[u8], glob: Option<&[u8]>) -> u64 {
     loop {
         // Collected first: the scan's items are borrowed from the store.
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        cursor = now
-            .cache
-            .scan(cursor, SCAN_ITEMS, now.now_ms, &mut |item: Item<'_>| {
-                if matches(item.key, prefix, glob) {
-                    keys.push(item.key.to_vec());
-                }
-            });
+        cursor = now.cache.scan(cursor, SCAN_ITEMS, now.now_ms, &mut |item: Item<'_>| {
+            if matches(item.key, prefix, glob) {
+                keys.push(item.key.to_vec());
+            }
+        });
         for key in &keys {
             deleted += u64::from(now.cache.delete(now.cache.key(key), now.now_ms));
         }

@@ -50,9 +50,7 @@ fn real(timeout: &Bound<'_, PyAny>) -> PyResult<f64> {
         Err(_) => timeout.extract().map_err(|_| {
             let kind = timeout.get_type().name().map(|name| name.to_string());
             let kind = kind.unwrap_or_default();
-            PyTypeError::new_err(format!(
-                "timeout must be None or a number of seconds, not {kind}"
-            ))
+            PyTypeError::new_err(format!("timeout must be None or a number of seconds, not {kind}"))
         })?,
     };
     if seconds.is_nan() {

@@ -46,9 +46,7 @@ pub fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
     if exact::encode(value, out).is_ok() {
         return Ok(EXACT);
     }
-    let pickled = PICKLE_DUMPS
-        .get(value.py())?
-        .call1((value, PICKLE_PROTOCOL))?;
+    let pickled = PICKLE_DUMPS.get(value.py())?.call1((value, PICKLE_PROTOCOL))?;
     out.clear();
     out.extend_from_slice(pickled.cast::<PyBytes>()?.as_bytes());
     Ok(PICKLE)
@@ -134,10 +132,7 @@ pub fn read<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Read<'py>
         _ => return Ok(Read::Foreign),
     };
     Ok(match value {
-        Some(value) => Read::Value(Decoded {
-            value,
-            keep: Keep::Itself,
-        }),
+        Some(value) => Read::Value(Decoded { value, keep: Keep::Itself }),
         None => Read::Undecodable,
     })
 }
@@ -148,18 +143,12 @@ fn int<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
     };
     let value = python::object(py, i64::from_le_bytes(raw))?;
     // The core adds in place: the place of an int may be the same and its value another.
-    Ok(Read::Value(Decoded {
-        value,
-        keep: Keep::Nothing,
-    }))
+    Ok(Read::Value(Decoded { value, keep: Keep::Nothing }))
 }
 
 fn unpickle<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
     match PICKLE_LOADS.get(py)?.call1((PyBytes::new(py, payload),)) {
-        Ok(value) => Ok(Read::Value(Decoded {
-            value,
-            keep: Keep::Nothing,
-        })),
+        Ok(value) => Ok(Read::Value(Decoded { value, keep: Keep::Nothing })),
         // Anything: unpickling runs the code of classes that may have changed or gone. But a
         // KeyboardInterrupt is not the value's fault, nor is want of memory.
         Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(error),
@@ -182,10 +171,7 @@ pub fn split(raw: &[u8]) -> (u8, Payload<'_>) {
 
 fn counter(digits: &[u8]) -> (u8, Payload<'_>) {
     // Digits only, so parsing fails for want of bits alone.
-    match std::str::from_utf8(digits)
-        .ok()
-        .and_then(|text| text.parse::<i64>().ok())
-    {
+    match std::str::from_utf8(digits).ok().and_then(|text| text.parse::<i64>().ok()) {
         Some(int) => (TAG_INT, Payload::Int(int.to_le_bytes())),
         None => (TAG_DIGITS, Payload::Borrowed(digits)),
     }
@@ -210,10 +196,7 @@ pub fn join<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Bound<'py
     match tag {
         TAG_INT => {
             let raw = payload.try_into().unwrap_or_default();
-            Ok(PyBytes::new(
-                py,
-                i64::from_le_bytes(raw).to_string().as_bytes(),
-            ))
+            Ok(PyBytes::new(py, i64::from_le_bytes(raw).to_string().as_bytes()))
         }
         TAG_DIGITS | RAW => Ok(PyBytes::new(py, payload)),
         _ => PyBytes::new_with(py, payload.len() + 1, |raw| {

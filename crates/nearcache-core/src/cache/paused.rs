@@ -71,9 +71,7 @@ fn storm(cache: &Cache<Boxed>) {
         scope.spawn(|| {
             for round in 0..1_000_u64 {
                 let key = cache.key(if round % 2 == 0 { b"odd" } else { b"even" });
-                cache
-                    .set(key, 0, &[round as u8; 2_000], 0, NOW_MS, SET)
-                    .unwrap();
+                cache.set(key, 0, &[round as u8; 2_000], 0, NOW_MS, SET).unwrap();
             }
         });
     });
@@ -88,9 +86,7 @@ fn stopped_anywhere<R>(
     for before in 1.. {
         let cache = Cache::boxed(&Config::of_size(1 << 20)).unwrap();
         for key in [KEY, b"odd", b"even"] {
-            cache
-                .set(cache.key(key), 0, b"value", 0, NOW_MS, SET)
-                .unwrap();
+            cache.set(cache.key(key), 0, b"value", 0, NOW_MS, SET).unwrap();
         }
         let storm: Box<dyn FnOnce()> = Box::new(|| storm(&cache));
         let mem = Paused {
@@ -115,11 +111,7 @@ fn stopped_anywhere<R>(
 #[test]
 fn a_get_stopped_anywhere_finds_what_is_there_all_along() {
     stopped_anywhere(
-        |cache| {
-            cache
-                .get(cache.key(KEY), NOW_MS, &mut Buffer::default())
-                .is_some()
-        },
+        |cache| cache.get(cache.key(KEY), NOW_MS, &mut Buffer::default()).is_some(),
         |found, _, before| assert!(found, "stopped before access {before}"),
     );
 }
@@ -144,9 +136,7 @@ fn a_scan_stopped_anywhere_shows_what_is_there_all_along_once() {
             let first = shard.base + shard.geo.index;
             let bucket = (shard.bucket(cache.key(KEY).hash, 0) - first) / 8;
             let mut shown = 0;
-            shard.scan_bucket(bucket, NOW_MS, &mut |item| {
-                shown += u64::from(item.key == KEY)
-            });
+            shard.scan_bucket(bucket, NOW_MS, &mut |item| shown += u64::from(item.key == KEY));
             shown
         },
         |shown, _, before| assert_eq!(shown, 1, "stopped before access {before}"),

@@ -19,9 +19,7 @@ fn works(base: &Path) {
     let store = Store::open(base, &config()).unwrap();
     let cache = store.cache(NOW);
     let key = cache.key(b"k");
-    cache
-        .set(key, 0x80, b"v", 0, NOW, crate::support::WAIT)
-        .unwrap();
+    cache.set(key, 0x80, b"v", 0, NOW, crate::support::WAIT).unwrap();
     assert!(cache.contains(key, NOW));
     assert_eq!(cache.check(crate::support::WAIT), Vec::<String>::new());
 }
@@ -31,10 +29,7 @@ pub fn killed_at_any_time() -> usize {
     let directory = scratch();
     // How long making it takes here, to kill within that.
     let start = Instant::now();
-    assert_eq!(
-        in_child(|| works(&directory.path().join("first"))),
-        End::Finished
-    );
+    assert_eq!(in_child(|| works(&directory.path().join("first"))), End::Finished);
     let whole = start.elapsed().as_nanos() as usize;
     let mut random = Random(1);
     for round in 0..ROUNDS {
@@ -49,10 +44,7 @@ pub fn killed_at_any_time() -> usize {
         makers[0].kill();
         for maker in makers {
             let end = maker.wait();
-            assert!(
-                matches!(end, End::Finished | End::Killed(libc::SIGKILL)),
-                "{end:?}"
-            );
+            assert!(matches!(end, End::Finished | End::Killed(libc::SIGKILL)), "{end:?}");
         }
         assert_eq!(in_child(|| works(&base)), End::Finished, "round {round}");
         for suffix in ["lock", &format!("v{LAYOUT_VERSION}.seg")] {

@@ -102,14 +102,8 @@ struct Known {
 }
 
 fn known_files(directory: &Path) -> Vec<Known> {
-    let dense = Config {
-        mean_item_bytes: Some(64),
-        ..Config::of_size((2 << 20) + PAGE as u64)
-    };
-    let sparse = Config {
-        mean_item_bytes: Some(65536),
-        ..Config::of_size(1 << 20)
-    };
+    let dense = Config { mean_item_bytes: Some(64), ..Config::of_size((2 << 20) + PAGE as u64) };
+    let sparse = Config { mean_item_bytes: Some(65536), ..Config::of_size(1 << 20) };
     vec![
         known_file(&directory.join("little"), Config::of_size(1 << 20), 300),
         known_file(&directory.join("full"), Config::of_size(1 << 20), 4000),
@@ -139,11 +133,7 @@ fn known_file(base: &Path, config: Config, sets: u64) -> Known {
         let value = get(cache, &key);
         (key, value)
     });
-    Known {
-        model: model.collect(),
-        config,
-        file,
-    }
+    Known { model: model.collect(), config, file }
 }
 
 fn fuzz(damage: impl Fn(&mut Vec<u8>, &mut Random)) -> usize {
@@ -210,11 +200,7 @@ fn use_it(base: &Path, known: &Known, random: &mut Random) {
     }
     right_or_missing(cache, &model);
     cache.scan(0, usize::MAX, NOW, &mut |item| {
-        assert!(
-            model.contains_key(item.key),
-            "a key that never was: {:?}",
-            item.key
-        );
+        assert!(model.contains_key(item.key), "a key that never was: {:?}", item.key);
     });
     cache.check(Wait::Try);
     cache.stats(NOW);
@@ -291,11 +277,6 @@ fn right_or_missing(cache: &Cache<Mapped>, model: &Model) {
 
 fn right_or_missing_key(cache: &Cache<Mapped>, key: &[u8], right: &Option<Vec<u8>>) {
     if let Some(value) = get(cache, key) {
-        assert_eq!(
-            Some(&value),
-            right.as_ref(),
-            "{}",
-            String::from_utf8_lossy(key)
-        );
+        assert_eq!(Some(&value), right.as_ref(), "{}", String::from_utf8_lossy(key));
     }
 }

@@ -44,14 +44,7 @@ impl Case {
         (operation.run)(&cache);
         let after_again = read(&cache, &keys);
         assert_eq!(cache.check(WAIT), Vec::<String>::new());
-        Self {
-            file,
-            keys,
-            before,
-            after,
-            after_again,
-            owner_deaths,
-        }
+        Self { file, keys, before, after, after_again, owner_deaths }
     }
 }
 
@@ -116,18 +109,9 @@ fn all_stores_of(operation: &Operation) -> usize {
         let name = operation.name;
         assert_eq!(end, End::Finished, "{name} before store {kill_before}");
     }
-    let lock_free = [
-        "delete",
-        "get",
-        "take a slot of counters",
-        "refuse a value that is too large",
-    ];
-    assert_eq!(
-        held,
-        !lock_free.contains(&operation.name),
-        "{}",
-        operation.name
-    );
+    let lock_free =
+        ["delete", "get", "take a slot of counters", "refuse a value that is too large"];
+    assert_eq!(held, !lock_free.contains(&operation.name), "{}", operation.name);
     stores.len()
 }
 
@@ -156,18 +140,12 @@ fn verify(operation: &Operation, case: &Case, base: &Path, owner_died: bool) {
         );
     }
     // The next owner's recovery changes nothing that can be seen, and counts anew.
-    assert_eq!(
-        cache.touch(cache.key(b"not there"), 0, NOW, WAIT),
-        Ok(false)
-    );
+    assert_eq!(cache.touch(cache.key(b"not there"), 0, NOW, WAIT), Ok(false));
     let deaths = stat(&cache, "owner_deaths") - case.owner_deaths;
     assert_eq!(deaths, u64::from(owner_died));
     let drift = cache.len().abs_diff(keys(&cache).len() as u64);
     // A death outside the lock is told to nobody.
-    assert!(
-        drift <= u64::from(!owner_died),
-        "{drift} items too many or too few"
-    );
+    assert!(drift <= u64::from(!owner_died), "{drift} items too many or too few");
     assert_eq!(cache.check(WAIT), Vec::<String>::new());
     assert_eq!(read(&cache, &case.keys), found);
     assert_eq!(stat(&cache, "shard_resets"), 0);
@@ -181,11 +159,7 @@ pub fn goes_on_working(operation: &Operation, cache: &Cache<nearcache_core::mem:
         let value = vec![n; 500 + usize::from(n)];
         set(cache, &[b'l', n], &value);
         let held = get(cache, &[b'l', n]);
-        assert_eq!(
-            held.map(|held| held.value),
-            Some(value),
-            "set {n} afterwards"
-        );
+        assert_eq!(held.map(|held| held.value), Some(value), "set {n} afterwards");
     }
     assert_eq!(stat(cache, "no_room"), 0);
     assert_eq!(cache.check(WAIT), Vec::<String>::new());

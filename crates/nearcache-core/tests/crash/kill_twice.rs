@@ -29,11 +29,7 @@ fn twice(operation: &Operation) -> usize {
     let mut all = stores(operation, &base, &case.file);
     // Before this one it had come to its end.
     all.pop();
-    let step = if all.len() <= SHORT {
-        1
-    } else {
-        all.len() / FIRST_DEATHS
-    };
+    let step = if all.len() <= SHORT { 1 } else { all.len() / FIRST_DEATHS };
     let mut cases = 0;
     for first in all.into_iter().step_by(step) {
         assert!(dies_at(first));
@@ -47,11 +43,7 @@ fn twice(operation: &Operation) -> usize {
             });
             let verified = in_child(|| verify(operation, &case, &base));
             let name = operation.name;
-            assert_eq!(
-                verified,
-                End::Finished,
-                "{name} before {first}, then {second}"
-            );
+            assert_eq!(verified, End::Finished, "{name} before {first}, then {second}");
             cases += 1;
             match end {
                 End::Killed(libc::SIGKILL) => {}
@@ -86,11 +78,7 @@ fn verify(operation: &Operation, case: &Case, base: &std::path::Path) {
 pub fn at_the_same_store_again_and_again() -> usize {
     const TIMES: usize = 40;
     let mut cases = 0;
-    for name in [
-        "set a new key",
-        "set and evict",
-        "set a value of many pages",
-    ] {
+    for name in ["set a new key", "set and evict", "set a value of many pages"] {
         let operation = OPERATIONS.iter().find(|o| o.name == name).unwrap();
         let directory = scratch();
         let case = Case::of(operation, directory.path());

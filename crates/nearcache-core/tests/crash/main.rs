@@ -37,41 +37,18 @@ const TESTS: &[Test] = &[
         "killed_around_a_named_lock_it_is_held_by_a_living_process_or_free",
         named_lock::before_every_store,
     ),
-    (
-        "killed_while_the_file_is_made_the_next_process_makes_it",
-        creation::killed_at_any_time,
-    ),
-    (
-        "what_a_killed_maker_left_behind_is_no_obstacle",
-        creation::leftovers_are_no_obstacle,
-    ),
-    (
-        "a_file_that_is_foreign_gives_one_clear_error",
-        strangers::are_refused,
-    ),
-    (
-        "a_file_of_any_other_length_is_refused_or_misses",
-        strangers::truncated_files,
-    ),
-    (
-        "a_flipped_bit_anywhere_gives_misses_never_a_wrong_value",
-        hostile::flipped_bits,
-    ),
-    (
-        "words_and_pages_of_noise_give_misses_never_a_wrong_value",
-        hostile::noise,
-    ),
-    (
-        "control_words_of_noise_end_in_bounded_time",
-        hostile::noise_in_control_words,
-    ),
+    ("killed_while_the_file_is_made_the_next_process_makes_it", creation::killed_at_any_time),
+    ("what_a_killed_maker_left_behind_is_no_obstacle", creation::leftovers_are_no_obstacle),
+    ("a_file_that_is_foreign_gives_one_clear_error", strangers::are_refused),
+    ("a_file_of_any_other_length_is_refused_or_misses", strangers::truncated_files),
+    ("a_flipped_bit_anywhere_gives_misses_never_a_wrong_value", hostile::flipped_bits),
+    ("words_and_pages_of_noise_give_misses_never_a_wrong_value", hostile::noise),
+    ("control_words_of_noise_end_in_bounded_time", hostile::noise_in_control_words),
 ];
 
 fn main() {
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let chosen = TESTS.iter().filter(|(name, _)| {
         wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()))
     });

@@ -20,10 +20,7 @@ const STEPS: &[Step] = &[
         assert!(token.is_some_and(|token| token > TOKEN));
     }),
     ("renew", |cache| {
-        assert_eq!(
-            cache.lock_renew(b"held", TOKEN, 2 * TTL_MS, NOW, WAIT),
-            Ok(true)
-        );
+        assert_eq!(cache.lock_renew(b"held", TOKEN, 2 * TTL_MS, NOW, WAIT), Ok(true));
     }),
     ("release", |cache| {
         assert_eq!(cache.lock_release(b"held", TOKEN, NOW, WAIT), Ok(true));
@@ -65,10 +62,7 @@ fn verify(base: &Path, config: &Config, step: &str) {
     assert!(token.is_some_and(|token| token > TOKEN), "{token:?}");
     assert_eq!(cache.lock_acquire(b"new", TTL_MS, NOW, WAIT), Ok(None));
     let held = cache.lock_acquire(b"held", TTL_MS, NOW, WAIT).unwrap();
-    assert!(
-        held.is_none() || step == "release",
-        "held by a living process"
-    );
+    assert!(held.is_none() || step == "release", "held by a living process");
     assert_eq!(stat(&cache, "locks_held"), 2);
     assert_eq!(cache.check(WAIT), Vec::<String>::new());
 }

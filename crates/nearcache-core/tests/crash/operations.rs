@@ -27,16 +27,11 @@ pub enum Prepare {
     /// By setting numbered keys until this counter moves; what was there before
     /// that last step is the file. So the next set of a value of this length
     /// moves the counter.
-    Until {
-        step: fn(&Victim, u32),
-        moves: &'static str,
-    },
+    Until { step: fn(&Victim, u32), moves: &'static str },
 }
 
 pub fn set(cache: &Victim, key: &[u8], value: &[u8]) {
-    cache
-        .set(cache.key(key), 0x80, value, 0, NOW, WAIT)
-        .unwrap();
+    cache.set(cache.key(key), 0x80, value, 0, NOW, WAIT).unwrap();
 }
 
 fn small() -> Config {
@@ -45,34 +40,18 @@ fn small() -> Config {
 
 /// Two buckets, so that fifteen keys do not fit.
 fn two_buckets() -> Config {
-    Config {
-        mean_item_bytes: Some(65536),
-        ..small()
-    }
+    Config { mean_item_bytes: Some(65536), ..small() }
 }
 
 fn some_keys(cache: &Victim) {
     for n in 0..20_u8 {
         set(cache, &[b'o', n], &[n; 60]);
     }
-    cache
-        .set(
-            cache.key(b"k"),
-            0x81,
-            b"the old value",
-            NOW + 1000,
-            NOW,
-            WAIT,
-        )
-        .unwrap();
+    cache.set(cache.key(b"k"), 0x81, b"the old value", NOW + 1000, NOW, WAIT).unwrap();
     let number = 41_i64.to_le_bytes();
-    cache
-        .set(cache.key(b"n"), TAG_INT, &number, NOW + 1000, NOW, WAIT)
-        .unwrap();
+    cache.set(cache.key(b"n"), TAG_INT, &number, NOW + 1000, NOW, WAIT).unwrap();
     // Its time is over, its record is there.
-    cache
-        .set(cache.key(b"x"), 0x80, b"over", NOW, NOW - 1, WAIT)
-        .unwrap();
+    cache.set(cache.key(b"x"), 0x80, b"over", NOW, NOW - 1, WAIT).unwrap();
 }
 
 fn many_keys(cache: &Victim) {
@@ -136,10 +115,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         name: "set and evict",
         config: small,
-        prepare: Prepare::Until {
-            step: fill_step,
-            moves: "evicted_small",
-        },
+        prepare: Prepare::Until { step: fill_step, moves: "evicted_small" },
         run: |cache| set(cache, b"fresh", &[7; 900]),
         new_keys: FRESH,
         evicts: true,
@@ -147,10 +123,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         name: "set and promote",
         config: small,
-        prepare: Prepare::Until {
-            step: fill_and_use_step,
-            moves: "promoted",
-        },
+        prepare: Prepare::Until { step: fill_and_use_step, moves: "promoted" },
         run: |cache| set(cache, b"fresh", &[7; 900]),
         new_keys: FRESH,
         evicts: true,
@@ -158,10 +131,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         name: "set and pack garbage",
         config: small,
-        prepare: Prepare::Until {
-            step: garbage_step,
-            moves: "copied_words",
-        },
+        prepare: Prepare::Until { step: garbage_step, moves: "copied_words" },
         run: |cache| set(cache, &1_u32.to_be_bytes(), &[7; 900]),
         new_keys: &[],
         evicts: true,
@@ -177,10 +147,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         name: "set a value of many pages and make room",
         config: small,
-        prepare: Prepare::Until {
-            step: large_step,
-            moves: "evicted_small",
-        },
+        prepare: Prepare::Until { step: large_step, moves: "evicted_small" },
         run: |cache| set(cache, b"fresh", &[9; 40_000]),
         new_keys: FRESH,
         evicts: true,

@@ -25,18 +25,12 @@ fn with_word(mut file: Vec<u8>, word: usize, value: u64) -> Vec<u8> {
 const STRANGERS: &[Stranger] = &[
     ("an empty file", |base, _| put_file(base, b"")),
     ("zeros", |base, _| put_file(base, &[0; SIZE])),
-    ("text", |base, _| {
-        put_file(base, &b"# settings\n".repeat(100_000))
-    }),
+    ("text", |base, _| put_file(base, &b"# settings\n".repeat(100_000))),
     ("another layout", |base, file| {
         put_file(base, &with_word(file, 1, LAYOUT_VERSION + 1));
     }),
-    ("another machine", |base, file| {
-        put_file(base, &with_word(file, 3, 4))
-    }),
-    ("another user's", |base, file| {
-        put_file(base, &with_word(file, 7, 1 << 40))
-    }),
+    ("another machine", |base, file| put_file(base, &with_word(file, 3, 4))),
+    ("another user's", |base, file| put_file(base, &with_word(file, 7, 1 << 40))),
     ("one that was never finished", |base, file| {
         put_file(base, &with_word(file, 13, 0));
     }),
@@ -46,9 +40,7 @@ const STRANGERS: &[Stranger] = &[
     ("a lock of another kind", |base, file| {
         put_file(base, &with_word(file, 25 * 512 + 2, 0x20));
     }),
-    ("a directory", |base, _| {
-        std::fs::create_dir(data_file(base)).unwrap()
-    }),
+    ("a directory", |base, _| std::fs::create_dir(data_file(base)).unwrap()),
     ("a symbolic link", |base, file| {
         let target = base.with_extension("target");
         std::fs::write(&target, file).unwrap();
@@ -79,15 +71,9 @@ pub fn are_refused() -> usize {
         let end = in_child(|| {
             let error = Store::open(&base, &config()).err();
             let text = error.as_ref().map(Error::to_string).unwrap_or_default();
-            assert!(
-                matches!(error, Some(Error::Refused(_) | Error::Io(_))),
-                "{name}: {error:?}"
-            );
+            assert!(matches!(error, Some(Error::Refused(_) | Error::Io(_))), "{name}: {error:?}");
             let path = base.to_str().unwrap();
-            assert!(
-                text.contains(path) && text.lines().count() == 1,
-                "{name}: {text}"
-            );
+            assert!(text.contains(path) && text.lines().count() == 1, "{name}: {text}");
         });
         assert_eq!(end, End::Finished, "{name}");
     }
@@ -99,9 +85,7 @@ fn good_file(base: &Path) -> Vec<u8> {
     let cache = store.cache(NOW);
     for n in 0..500_u32 {
         let key = n.to_le_bytes();
-        cache
-            .set(cache.key(&key), 0x80, &key, 0, NOW, WAIT)
-            .unwrap();
+        cache.set(cache.key(&key), 0x80, &key, 0, NOW, WAIT).unwrap();
     }
     std::fs::read(data_file(base)).unwrap()
 }
@@ -110,10 +94,7 @@ pub fn truncated_files() -> usize {
     let directory = scratch();
     let base = directory.path().join("case");
     let good = good_file(&directory.path().join("good"));
-    let lengths: Vec<usize> = (0..SIZE)
-        .step_by(4096)
-        .chain((1..SIZE).step_by(50_021))
-        .collect();
+    let lengths: Vec<usize> = (0..SIZE).step_by(4096).chain((1..SIZE).step_by(50_021)).collect();
     for length in &lengths {
         put_file(&base, &good[..*length]);
         let end = in_child(|| {

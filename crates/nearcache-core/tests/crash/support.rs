@@ -131,18 +131,13 @@ pub fn get<M: Mem>(cache: &Cache<M>, key: &[u8]) -> Option<Held> {
 
 /// What the cache holds of these keys.
 pub fn read<'k, M: Mem>(cache: &Cache<M>, keys: impl IntoIterator<Item = &'k Vec<u8>>) -> Contents {
-    keys.into_iter()
-        .filter_map(|key| Some((key.clone(), get(cache, key)?)))
-        .collect()
+    keys.into_iter().filter_map(|key| Some((key.clone(), get(cache, key)?))).collect()
 }
 
 /// All keys, those expired included.
 pub fn keys<M: Mem>(cache: &Cache<M>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
-    assert_eq!(
-        cache.scan(0, usize::MAX, 0, &mut |item| keys.push(item.key.to_vec())),
-        0
-    );
+    assert_eq!(cache.scan(0, usize::MAX, 0, &mut |item| keys.push(item.key.to_vec())), 0);
     keys
 }
 

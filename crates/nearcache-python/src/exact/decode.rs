@@ -304,9 +304,7 @@ impl<'py> Decoder<'_, 'py> {
     fn float_run(&mut self, is_list: bool) -> Object<'py> {
         let len = self.reader.varint()?;
         let bytes = self.reader.take(len.checked_mul(8)?)?;
-        let floats = bytes
-            .chunks_exact(8)
-            .map(|raw| f64::from_le_bytes(raw.try_into().unwrap()));
+        let floats = bytes.chunks_exact(8).map(|raw| f64::from_le_bytes(raw.try_into().unwrap()));
         self.sequence(is_list, len, floats, |py, value| {
             // SAFETY: attached.
             unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyFloat_FromDouble(value)) }
@@ -325,12 +323,7 @@ impl<'py> Decoder<'_, 'py> {
             unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyLong_FromLongLong(value)) }
         };
         match width {
-            1 => self.sequence(
-                is_list,
-                len,
-                bytes.iter().map(|&b| i64::from(b as i8)),
-                make,
-            ),
+            1 => self.sequence(is_list, len, bytes.iter().map(|&b| i64::from(b as i8)), make),
             2 => {
                 let ints = bytes
                     .chunks_exact(2)
@@ -344,9 +337,8 @@ impl<'py> Decoder<'_, 'py> {
                 self.sequence(is_list, len, ints, make)
             }
             _ => {
-                let ints = bytes
-                    .chunks_exact(8)
-                    .map(|raw| i64::from_le_bytes(raw.try_into().unwrap()));
+                let ints =
+                    bytes.chunks_exact(8).map(|raw| i64::from_le_bytes(raw.try_into().unwrap()));
                 self.sequence(is_list, len, ints, make)
             }
         }

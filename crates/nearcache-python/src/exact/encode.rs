@@ -24,12 +24,7 @@ pub(super) type Encoded = Result<(), Declined>;
 /// Runs no Python code, not even a finalizer: no container changes during the walk.
 pub fn encode(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Encoded {
     let py = value.py();
-    let mut encoder = Encoder {
-        py,
-        out,
-        types: types(py),
-        sharing: Sharing::new(value.as_ptr()),
-    };
+    let mut encoder = Encoder { py, out, types: types(py), sharing: Sharing::new(value.as_ptr()) };
     // SAFETY: the caller keeps `value` alive, and it keeps alive what it contains (E1).
     unsafe { encoder.value(value.as_ptr(), 0) }
 }
@@ -60,8 +55,7 @@ impl Encoder<'_, '_> {
             }
             if kind == &raw mut ffi::PyFloat_Type {
                 self.out.push(FLOAT);
-                self.out
-                    .extend_from_slice(&ffi::PyFloat_AS_DOUBLE(object).to_le_bytes());
+                self.out.extend_from_slice(&ffi::PyFloat_AS_DOUBLE(object).to_le_bytes());
                 return Ok(());
             }
             if object == ffi::Py_None() {
@@ -69,11 +63,7 @@ impl Encoder<'_, '_> {
                 return Ok(());
             }
             if kind == &raw mut ffi::PyBool_Type {
-                self.out.push(if object == ffi::Py_True() {
-                    TRUE
-                } else {
-                    FALSE
-                });
+                self.out.push(if object == ffi::Py_True() { TRUE } else { FALSE });
                 return Ok(());
             }
             if depth > MAX_DEPTH {
@@ -313,8 +303,7 @@ impl Encoder<'_, '_> {
                     self.out.truncate(start);
                     return false;
                 }
-                self.out
-                    .extend_from_slice(&ffi::PyFloat_AS_DOUBLE(item).to_le_bytes());
+                self.out.extend_from_slice(&ffi::PyFloat_AS_DOUBLE(item).to_le_bytes());
             }
         }
         true
@@ -335,9 +324,7 @@ impl Encoder<'_, '_> {
                 return false;
             }
         }
-        let (low, high) = values
-            .iter()
-            .fold((0, 0), |(low, high), &v| (v.min(low), v.max(high)));
+        let (low, high) = values.iter().fold((0, 0), |(low, high), &v| (v.min(low), v.max(high)));
         let fits = |min: i64, max: i64| low >= min && high <= max;
         let width: u8 = if fits(i8::MIN.into(), i8::MAX.into()) {
             1
@@ -352,8 +339,7 @@ impl Encoder<'_, '_> {
         varint(self.out, values.len());
         self.out.push(width);
         for value in values {
-            self.out
-                .extend_from_slice(&value.to_le_bytes()[..width as usize]);
+            self.out.extend_from_slice(&value.to_le_bytes()[..width as usize]);
         }
         true
     }

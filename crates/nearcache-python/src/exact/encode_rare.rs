@@ -88,9 +88,8 @@ impl Encoder<'_, '_> {
 
     pub(super) fn decimal(&mut self, object: *mut ffi::PyObject) -> Encoded {
         // SAFETY: E1.
-        let text = unsafe { Bound::from_borrowed_ptr(self.py, object) }
-            .str()
-            .map_err(|_| Declined)?;
+        let text =
+            unsafe { Bound::from_borrowed_ptr(self.py, object) }.str().map_err(|_| Declined)?;
         let text = text.to_str().map_err(|_| Declined)?;
         self.sharing.once(object, text.len())?;
         self.counted(DECIMAL, text.as_bytes());
@@ -122,8 +121,7 @@ impl Encoder<'_, '_> {
     }
 
     fn clock(&mut self, hour: c_int, minute: c_int, second: c_int, microsecond: c_int) {
-        self.out
-            .extend_from_slice(&[hour as u8, minute as u8, second as u8]);
+        self.out.extend_from_slice(&[hour as u8, minute as u8, second as u8]);
         self.out.extend_from_slice(&microsecond.to_le_bytes()[..3]);
     }
 }

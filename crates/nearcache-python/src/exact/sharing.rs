@@ -29,11 +29,7 @@ pub struct Sharing {
 impl Sharing {
     pub fn new(root: *mut ffi::PyObject) -> Sharing {
         Sharing {
-            root: if is_container(root) {
-                root
-            } else {
-                std::ptr::null_mut()
-            },
+            root: if is_container(root) { root } else { std::ptr::null_mut() },
             seen: Vec::new(),
             seen_many: None,
         }

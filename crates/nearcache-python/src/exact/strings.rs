@@ -104,10 +104,7 @@ fn ends(bytes: &[u8]) -> (u64, u64) {
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
     } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        (
-            u32::from_le_bytes(*first).into(),
-            u32::from_le_bytes(*last).into(),
-        )
+        (u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into())
     } else {
         let middle = bytes.get(1).copied().unwrap_or(0);
         let first = bytes.first().copied().unwrap_or(0);
