@@ -50,10 +50,12 @@ mod check;
 mod clean;
 mod clock;
 mod error;
+mod files;
 mod ghost;
 mod glob;
 mod layout;
 mod lock;
+mod machine;
 pub mod mem;
 #[cfg(test)]
 mod models;

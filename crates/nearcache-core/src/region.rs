@@ -11,15 +11,17 @@
 //! another layout has another name and is left alone. A file is never repaired:
 //! in doubt there is a new one.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::Error;
+use crate::files::{
+    OPENING_BYTE, OpenFailure, PRESENCE_BYTE, effective_uid, io_error, locked_for_opening,
+    open_private, private_directory, remove_if_there, reserve, try_range, with_suffix,
+};
 use crate::layout::{
     Config, Geometry, LAYOUT_VERSION, MAGIC, NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS,
     PROCESS_SLOTS, PROCESS_WORDS, PROCESSES, READY, header,
@@ -27,12 +29,11 @@ use crate::layout::{
 use crate::lock::Locks;
 #[cfg(target_os = "linux")]
 use crate::lock::robust;
+use crate::machine::{boot_id, libc_flavour, machine, pid_namespace, random_word};
 use crate::mem::{Mapped, Mem};
 
 /// Longest wait, at the start, for another process that is making the file.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
-const OPENING_BYTE: i64 = 0;
-const PRESENCE_BYTE: i64 = 1;
 
 /// A mapped file, ready for use.
 pub(crate) struct Region {
@@ -51,12 +52,6 @@ pub(crate) struct Region {
 /// The data file's path for a base path.
 pub(crate) fn data_path(base: &Path) -> PathBuf {
     with_suffix(base, &format!(".v{LAYOUT_VERSION}.seg"))
-}
-
-fn with_suffix(base: &Path, suffix: &str) -> PathBuf {
-    let mut name = base.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 impl Region {
@@ -382,176 +377,6 @@ fn forget_processes(mapped: &Mapped) {
     }
 }
 
-/// Makes the directory if need be, and insists that it is this user's alone:
-/// values may be pickles, and who can write them can run code here.
-fn private_directory(base: &Path) -> Result<(), Error> {
-    let directory = base.parent().filter(|parent| parent.as_os_str() != "");
-    let directory = directory
-        .ok_or_else(|| Error::Refused(format!("{}: is not an absolute path", base.display())))?;
-    match DirBuilder::new().mode(0o700).create(directory) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(io_error(directory, "cannot be made", &error)),
-    }
-    let metadata = fs::symlink_metadata(directory)
-        .map_err(|error| io_error(directory, "cannot be read", &error))?;
-    if !metadata.is_dir() {
-        return Err(Error::Refused(format!("{}: is not a directory", directory.display())));
-    }
-    check_owner(directory, &metadata, "chmod 700")
-}
-
-fn check_owner(path: &Path, metadata: &fs::Metadata, mend: &str) -> Result<(), Error> {
-    if metadata.uid() != effective_uid() {
-        return Err(Error::Refused(format!(
-            "{}: belongs to user {}, this process is user {}; give LOCATION a path of its own",
-            path.display(),
-            metadata.uid(),
-            effective_uid()
-        )));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        return Err(Error::Refused(format!(
-            "{}: may be used by other users (mode {:03o}), who could plant pickles in it; \
-             {mend} {} or choose another LOCATION",
-            path.display(),
-            metadata.mode() & 0o777,
-            path.display()
-        )));
-    }
-    Ok(())
-}
-
-enum OpenFailure {
-    Missing,
-    Error(Error),
-}
-
-/// Opens a file that only this user may use; never through a link.
-fn open_private(path: &Path, create: bool) -> Result<File, OpenFailure> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(create).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => OpenFailure::Missing,
-        _ => OpenFailure::Error(io_error(path, "cannot be opened", &error)),
-    })?;
-    check_private(&file, path).map_err(OpenFailure::Error)?;
-    Ok(file)
-}
-
-fn check_private(file: &File, path: &Path) -> Result<(), Error> {
-    let metadata = file.metadata().map_err(|error| io_error(path, "cannot be read", &error))?;
-    if !metadata.is_file() || metadata.nlink() > 1 {
-        return Err(Error::Refused(format!(
-            "{}: is not a plain file with one name; choose another LOCATION",
-            path.display()
-        )));
-    }
-    check_owner(path, &metadata, "chmod 600")
-}
-
-/// The lock file, with the right to open the data file, and whether it was made
-/// here. Bounded by `patience`.
-fn locked_for_opening(base: &Path, patience: Duration) -> Result<(File, bool), Error> {
-    let path = with_suffix(base, ".lock");
-    loop {
-        let (file, made_here) = lock_file(&path)?;
-        wait_for_range(&file, OPENING_BYTE, patience, base)?;
-        // Removed while this process waited: the lock that counts is another.
-        let there = fs::metadata(&path).map(|metadata| metadata.ino()).ok();
-        let here = file.metadata().map_err(|e| io_error(&path, "cannot be read", &e))?.ino();
-        if there == Some(here) {
-            return Ok((file, made_here));
-        }
-    }
-}
-
-fn lock_file(path: &Path) -> Result<(File, bool), Error> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let opened = match options.open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            options.create(true).open(path).map(|file| (file, true))
-        }
-        opened => opened.map(|file| (file, false)),
-    };
-    let (file, made_here) = opened.map_err(|error| io_error(path, "cannot be opened", &error))?;
-    check_private(&file, path)?;
-    Ok((file, made_here))
-}
-
-/// Tries to lock, or unlocks, one byte of the lock file. The lock belongs to the
-/// open file: children share it, and the last close lets go of it.
-fn try_range(file: &File, start: i64, kind: i32) -> bool {
-    #[cfg(target_os = "linux")]
-    const SET_LOCK: i32 = libc::F_OFD_SETLK;
-    // macOS: F_OFD_SETLK of <sys/fcntl.h>.
-    #[cfg(not(target_os = "linux"))]
-    const SET_LOCK: i32 = 90;
-    // SAFETY: all-zero bytes are a valid flock.
-    let mut range: libc::flock = unsafe { std::mem::zeroed() };
-    range.l_type = kind as _;
-    range.l_whence = libc::SEEK_SET as _;
-    range.l_start = start;
-    range.l_len = 1;
-    // SAFETY: the descriptor is open and `range` is a valid flock.
-    unsafe { libc::fcntl(file.as_raw_fd(), SET_LOCK, &range) == 0 }
-}
-
-fn wait_for_range(file: &File, start: i64, patience: Duration, base: &Path) -> Result<(), Error> {
-    let end = Instant::now() + patience;
-    while !try_range(file, start, libc::F_WRLCK) {
-        if Instant::now() > end {
-            return Err(Error::Io(format!(
-                "{}: another process has been opening the cache for {} ms; is it stopped?",
-                base.display(),
-                patience.as_millis()
-            )));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    Ok(())
-}
-
-/// Takes the room for the file now, so that a full disk is an error here and not
-/// a SIGBUS at some later write.
-fn reserve(file: &File, bytes: usize, path: &Path) -> Result<(), Error> {
-    #[cfg(target_os = "linux")]
-    // SAFETY: the descriptor is open.
-    let status = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
-    #[cfg(not(target_os = "linux"))]
-    let status = match file.set_len(bytes as u64) {
-        Ok(()) => 0,
-        Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
-    };
-    match status {
-        0 => Ok(()),
-        libc::ENOSPC | libc::ENOMEM | libc::EDQUOT | libc::EFBIG => Err(Error::Full(format!(
-            "{}: no room for {} MiB ({} MiB are free there); lower OPTIONS size, enlarge the file \
-             system (Docker: --shm-size), or put LOCATION elsewhere",
-            path.display(),
-            bytes >> 20,
-            free_bytes(path) >> 20
-        ))),
-        code => Err(io_error(path, "cannot be reserved", &std::io::Error::from_raw_os_error(code))),
-    }
-}
-
-fn free_bytes(path: &Path) -> u64 {
-    use std::os::unix::ffi::OsStrExt;
-    let directory = path.parent().unwrap_or(path);
-    let Ok(name) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else {
-        return 0;
-    };
-    // SAFETY: all-zero bytes are a valid statvfs.
-    let mut there: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a valid string and a valid place.
-    match unsafe { libc::statvfs(name.as_ptr(), &mut there) } {
-        0 => there.f_bavail as u64 * there.f_frsize as u64,
-        _ => 0,
-    }
-}
-
 /// Maps the file for the life of the process.
 fn map(file: &File, bytes: usize, path: &Path) -> Result<Mapped, Error> {
     let raw = memmap2::MmapOptions::new()
@@ -565,70 +390,4 @@ fn map(file: &File, bytes: usize, path: &Path) -> Result<Mapped, Error> {
     // SAFETY: a page-aligned mapping of `bytes` bytes that is never undone (M1),
     // and that only this crate touches, through `Mem` (M2).
     Ok(unsafe { Mapped::new(base, bytes / 8) })
-}
-
-fn remove_if_there(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(io_error(path, "cannot be removed", &error))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn io_error(path: &Path, what: &str, error: &std::io::Error) -> Error {
-    let hint = match error.kind() {
-        ErrorKind::PermissionDenied => "; choose a LOCATION this user may write",
-        ErrorKind::NotFound => "; make the directory above it or choose another LOCATION",
-        _ => "",
-    };
-    Error::Io(format!("{}: {what}: {error}{hint}", path.display()))
-}
-
-fn effective_uid() -> u32 {
-    // SAFETY: always succeeds.
-    unsafe { libc::geteuid() }
-}
-
-/// What must agree for the words of the file to mean the same.
-fn machine() -> u64 {
-    let big_endian = u64::from(cfg!(target_endian = "big"));
-    let mutex_bytes = size_of::<libc::pthread_mutex_t>() as u64;
-    size_of::<usize>() as u64 | big_endian << 8 | mutex_bytes << 16
-}
-
-fn libc_flavour() -> u64 {
-    match () {
-        () if cfg!(target_env = "gnu") => 1,
-        () if cfg!(target_env = "musl") => 2,
-        () => 3,
-    }
-}
-
-/// 128 bits that change with every boot.
-#[cfg(target_os = "linux")]
-fn boot_id() -> [u64; 2] {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let id = u128::from_str_radix(&digits, 16).unwrap_or(0);
-    [(id >> 64) as u64, id as u64]
-}
-
-#[cfg(not(target_os = "linux"))]
-fn boot_id() -> [u64; 2] {
-    [0, 0]
-}
-
-fn pid_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
-}
-
-/// Seed of the hash: secret to this user, so nobody else can make keys collide.
-fn random_word() -> Result<u64, Error> {
-    use std::io::Read;
-    let mut bytes = [0; 8];
-    File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|error| io_error(Path::new("/dev/urandom"), "cannot be read", &error))?;
-    Ok(u64::from_le_bytes(bytes))
 }

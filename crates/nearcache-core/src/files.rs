@@ -1,0 +1,222 @@
+//! Files that belong to this user alone, and locks on bytes of them.
+//!
+//! What is refused: directories and files of other users or open to them, links,
+//! and files with a second name. Every error says what to do next.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+
+/// Locked, for a moment, by who opens the data file.
+pub(crate) const OPENING_BYTE: i64 = 0;
+/// Locked, shared and for life, by everybody who has it open.
+pub(crate) const PRESENCE_BYTE: i64 = 1;
+
+pub(crate) fn with_suffix(base: &Path, suffix: &str) -> PathBuf {
+    let mut name = base.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Makes the directory if need be, and insists that it is this user's alone:
+/// values may be pickles, and who can write them can run code here.
+pub(crate) fn private_directory(base: &Path) -> Result<(), Error> {
+    let directory = base.parent().filter(|parent| parent.as_os_str() != "");
+    let directory = directory
+        .ok_or_else(|| Error::Refused(format!("{}: is not an absolute path", base.display())))?;
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(io_error(directory, "cannot be made", &error)),
+    }
+    let metadata = fs::symlink_metadata(directory)
+        .map_err(|error| io_error(directory, "cannot be read", &error))?;
+    if !metadata.is_dir() {
+        return Err(Error::Refused(format!("{}: is not a directory", directory.display())));
+    }
+    check_owner(directory, &metadata, "chmod 700")
+}
+
+pub(crate) fn check_owner(path: &Path, metadata: &fs::Metadata, mend: &str) -> Result<(), Error> {
+    if metadata.uid() != effective_uid() {
+        return Err(Error::Refused(format!(
+            "{}: belongs to user {}, this process is user {}; give LOCATION a path of its own",
+            path.display(),
+            metadata.uid(),
+            effective_uid()
+        )));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err(Error::Refused(format!(
+            "{}: may be used by other users (mode {:03o}), who could plant pickles in it; \
+             {mend} {} or choose another LOCATION",
+            path.display(),
+            metadata.mode() & 0o777,
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) enum OpenFailure {
+    Missing,
+    Error(Error),
+}
+
+/// Opens a file that only this user may use; never through a link.
+pub(crate) fn open_private(path: &Path, create: bool) -> Result<File, OpenFailure> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(create).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => OpenFailure::Missing,
+        _ => OpenFailure::Error(io_error(path, "cannot be opened", &error)),
+    })?;
+    check_private(&file, path).map_err(OpenFailure::Error)?;
+    Ok(file)
+}
+
+pub(crate) fn check_private(file: &File, path: &Path) -> Result<(), Error> {
+    let metadata = file.metadata().map_err(|error| io_error(path, "cannot be read", &error))?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        return Err(Error::Refused(format!(
+            "{}: is not a plain file with one name; choose another LOCATION",
+            path.display()
+        )));
+    }
+    check_owner(path, &metadata, "chmod 600")
+}
+
+/// The lock file, with the right to open the data file, and whether it was made
+/// here. Bounded by `patience`.
+pub(crate) fn locked_for_opening(base: &Path, patience: Duration) -> Result<(File, bool), Error> {
+    let path = with_suffix(base, ".lock");
+    loop {
+        let (file, made_here) = lock_file(&path)?;
+        wait_for_range(&file, OPENING_BYTE, patience, base)?;
+        // Removed while this process waited: the lock that counts is another.
+        let there = fs::metadata(&path).map(|metadata| metadata.ino()).ok();
+        let here = file.metadata().map_err(|e| io_error(&path, "cannot be read", &e))?.ino();
+        if there == Some(here) {
+            return Ok((file, made_here));
+        }
+    }
+}
+
+pub(crate) fn lock_file(path: &Path) -> Result<(File, bool), Error> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let opened = match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            options.create(true).open(path).map(|file| (file, true))
+        }
+        opened => opened.map(|file| (file, false)),
+    };
+    let (file, made_here) = opened.map_err(|error| io_error(path, "cannot be opened", &error))?;
+    check_private(&file, path)?;
+    Ok((file, made_here))
+}
+
+/// Tries to lock, or unlocks, one byte of the lock file. The lock belongs to the
+/// open file: children share it, and the last close lets go of it.
+pub(crate) fn try_range(file: &File, start: i64, kind: i32) -> bool {
+    #[cfg(target_os = "linux")]
+    const SET_LOCK: i32 = libc::F_OFD_SETLK;
+    // macOS: F_OFD_SETLK of <sys/fcntl.h>.
+    #[cfg(not(target_os = "linux"))]
+    const SET_LOCK: i32 = 90;
+    // SAFETY: all-zero bytes are a valid flock.
+    let mut range: libc::flock = unsafe { std::mem::zeroed() };
+    range.l_type = kind as _;
+    range.l_whence = libc::SEEK_SET as _;
+    range.l_start = start;
+    range.l_len = 1;
+    // SAFETY: the descriptor is open and `range` is a valid flock.
+    unsafe { libc::fcntl(file.as_raw_fd(), SET_LOCK, &range) == 0 }
+}
+
+pub(crate) fn wait_for_range(
+    file: &File,
+    start: i64,
+    patience: Duration,
+    base: &Path,
+) -> Result<(), Error> {
+    let end = Instant::now() + patience;
+    while !try_range(file, start, libc::F_WRLCK) {
+        if Instant::now() > end {
+            return Err(Error::Io(format!(
+                "{}: another process has been opening the cache for {} ms; is it stopped?",
+                base.display(),
+                patience.as_millis()
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// Takes the room for the file now, so that a full disk is an error here and not
+/// a SIGBUS at some later write.
+pub(crate) fn reserve(file: &File, bytes: usize, path: &Path) -> Result<(), Error> {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the descriptor is open.
+    let status = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
+    #[cfg(not(target_os = "linux"))]
+    let status = match file.set_len(bytes as u64) {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+    };
+    match status {
+        0 => Ok(()),
+        libc::ENOSPC | libc::ENOMEM | libc::EDQUOT | libc::EFBIG => Err(Error::Full(format!(
+            "{}: no room for {} MiB ({} MiB are free there); lower OPTIONS size, enlarge the file \
+             system (Docker: --shm-size), or put LOCATION elsewhere",
+            path.display(),
+            bytes >> 20,
+            free_bytes(path) >> 20
+        ))),
+        code => Err(io_error(path, "cannot be reserved", &std::io::Error::from_raw_os_error(code))),
+    }
+}
+
+pub(crate) fn free_bytes(path: &Path) -> u64 {
+    use std::os::unix::ffi::OsStrExt;
+    let directory = path.parent().unwrap_or(path);
+    let Ok(name) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else {
+        return 0;
+    };
+    // SAFETY: all-zero bytes are a valid statvfs.
+    let mut there: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid string and a valid place.
+    match unsafe { libc::statvfs(name.as_ptr(), &mut there) } {
+        0 => there.f_bavail as u64 * there.f_frsize as u64,
+        _ => 0,
+    }
+}
+
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(io_error(path, "cannot be removed", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn io_error(path: &Path, what: &str, error: &std::io::Error) -> Error {
+    let hint = match error.kind() {
+        ErrorKind::PermissionDenied => "; choose a LOCATION this user may write",
+        ErrorKind::NotFound => "; make the directory above it or choose another LOCATION",
+        _ => "",
+    };
+    Error::Io(format!("{}: {what}: {error}{hint}", path.display()))
+}
+
+pub(crate) fn effective_uid() -> u32 {
+    // SAFETY: always succeeds.
+    unsafe { libc::geteuid() }
+}
