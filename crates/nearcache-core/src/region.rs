@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <base>.v<layout>.seg   the data; made under another name and renamed when whole
-//! <base>.lock            never renamed, never mapped; byte ranges are locked:
+//! <base>.lock            never mapped; removed only with a refusal; locked by bytes:
 //!                        0 = opening (exclusive, short), 1 = presence (shared, for life)
 //! ```
 //!
@@ -66,11 +66,14 @@ impl Region {
         let wanted = Geometry::new(config)?;
         private_directory(base)?;
         let (presence, made_here) = locked_for_opening(base, patience)?;
-        let alone = try_range(&presence, PRESENCE_BYTE, libc::F_WRLCK);
+        // A data file whose lock file somebody removed may have users who do not show.
+        let unseen_users = made_here && data_path(base).exists();
+        let alone = try_range(&presence, PRESENCE_BYTE, libc::F_WRLCK) && !unseen_users;
         let opened = Self::open_alone_or_not(base, config, wanted, alone, useless);
         if opened.is_err() && made_here {
-            // Whoever waits for it will find it gone and make another.
-            remove_if_there(&with_suffix(base, ".lock"))?;
+            // Whoever waits for it will find it gone and make another. A failure to
+            // remove it must not hide why the file cannot be used.
+            let _ = remove_if_there(&with_suffix(base, ".lock"));
         }
         // Presence is shared by all users; taking it shared gives up exclusiveness.
         try_range(&presence, PRESENCE_BYTE, libc::F_RDLCK);
