@@ -16,6 +16,7 @@ SMALL_PARTS = {
     "engine",
     "errors",
     "flight",
+    "flows",
     "keys",
     "locks",
     "metrics",
@@ -27,7 +28,7 @@ SMALL_PARTS = {
 LAYERS = [
     SMALL_PARTS,
     {"codec", "engines"},
-    {"extras", "twins"},
+    {"extras", "twins", "stampede"},
     {"adapter"},
     {"backends"},
     {"lab"},

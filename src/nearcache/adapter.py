@@ -20,10 +20,10 @@ from django.core.exceptions import ImproperlyConfigured
 from nearcache.codec import Codec, Undecodable, make_codec
 from nearcache.engine import Engine
 from nearcache.errors import DataError, OptionError
-from nearcache.extras import Extras
 from nearcache.metrics import Counters
 from nearcache.options import CacheOptions
 from nearcache.process import once
+from nearcache.stampede import StampedeProof
 from nearcache.twins import AsyncTwins
 
 _INT64 = range(-(2**63), 2**63)
@@ -49,7 +49,7 @@ class SettingsError(OptionError, ImproperlyConfigured):
     """An OptionError that Django knows how to report."""
 
 
-class Configured(AsyncTwins, Extras):
+class Configured(AsyncTwins, StampedeProof):
     """What a backend knows from its settings. Constructing one is cheap and opens nothing."""
 
     options_class: ClassVar[type[CacheOptions]]

@@ -120,3 +120,17 @@ class Engine(Protocol):
 
     def lock_release(self, name: bytes, token: int) -> bool:
         """True if the lock was still held under that token."""
+
+    def lock_wait(
+        self, name: bytes, ticket: int | None, ttl_ms: int, wait_ms: int
+    ) -> tuple[int | None, int | None]:
+        """Waits in the lock's queue, first come first served: ``(token, ticket)``.
+
+        Without a ticket the caller joins the end. It waits ``wait_ms`` at most, woken when the
+        lock comes to it: ``(token, None)`` then; otherwise ``(None, ticket)``, and its place is
+        kept for the next call. A place is lost when its process is gone, or when nobody asks
+        for it for two seconds. 0 does not wait: for callers that must not block their thread.
+        """
+
+    def lock_leave(self, name: bytes, ticket: int) -> None:
+        """Gives the place in the queue up."""

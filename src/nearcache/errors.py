@@ -5,7 +5,14 @@
   + EngineError            the store could not answer
     - EngineUnavailable    transient: it did not answer in time, or not at all
       . EngineBusy         another process held the lock of this key's shard too long
+      . ConnectionFailed   no connection: refused, reset, gone, or the handshake failed
+      . ReplyTimeout       it was asked, and did not answer in time
+      . CircuitOpen        it failed a moment ago: not asked at all
+      . PoolTimeout        no connection of the pool became free in time
+      . ServerNotReady     it answered that it cannot now: loading, failing over, full
     - EngineConfiguration  permanent: the store exists but must not or cannot be used
+      . AuthenticationFailed  wrong user, password or rights
+      . ServerMisconfigured   wrong database, TLS mismatch, not a Redis, not that kind of one
       . RegionError        the shared-memory file cannot be opened, made or trusted
       . RegionFull         no room for the file (a small /dev/shm, a full disk)
     - DataError            it answered, and the value is not what the operation needs
@@ -60,8 +67,36 @@ class EngineBusy(EngineUnavailable):
     """A lock inside the store was not free within its bound (250 ms for incr and cas)."""
 
 
+class ConnectionFailed(EngineUnavailable):
+    """There is no connection to the server: refused, reset, or gone while it was used."""
+
+
+class ReplyTimeout(EngineUnavailable):
+    """The server was asked and did not answer in time."""
+
+
+class CircuitOpen(EngineUnavailable):
+    """The server failed a moment ago, and is not asked again before its pause is over."""
+
+
+class PoolTimeout(EngineUnavailable):
+    """No connection of the bounded pool became free in time."""
+
+
+class ServerNotReady(EngineUnavailable):
+    """The server answered that it cannot do it now: LOADING, READONLY, CLUSTERDOWN, OOM."""
+
+
 class EngineConfiguration(EngineError):
     """The store cannot be used until somebody changes something."""
+
+
+class AuthenticationFailed(EngineConfiguration):
+    """The server knows no such user and password, or grants them too little."""
+
+
+class ServerMisconfigured(EngineConfiguration):
+    """What answers is not the server that the settings describe."""
 
 
 class RegionError(EngineConfiguration):

@@ -1,8 +1,8 @@
 """What Django's cache API lacks, written once for every backend.
 
 The names are those of django-redis where it has them: ``ttl``, ``pttl``, ``expire``,
-``persist``, ``keys``, ``iter_keys``, ``delete_pattern``, ``lock``. ``get_or_set`` keeps
-Django's meaning and adds single flight; ``incr_version`` keeps the deadline.
+``persist``, ``keys``, ``iter_keys``, ``delete_pattern``, ``lock``. ``incr_version`` keeps the
+deadline. ``get_or_set`` is in :mod:`nearcache.stampede`.
 
 A backend brings Django's own methods and the three properties at the head of
 :class:`Extras`; everything here goes through those.
@@ -10,7 +10,6 @@ A backend brings Django's own methods and the three properties at the head of
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -21,7 +20,6 @@ from nearcache.clock import Clock, SystemClock
 from nearcache.codec import Codec, Undecodable
 from nearcache.engine import ABSENT, Engine
 from nearcache.errors import EngineBusy, OptionError
-from nearcache.flight import Flight
 from nearcache.keys import KeySpace, encode_key
 from nearcache.locks import Lock
 from nearcache.metrics import Counters
@@ -29,7 +27,6 @@ from nearcache.metrics import Counters
 SCAN_ITEMS = 1000
 EXPIRED_MS = 1  # a deadline that has passed on any clock
 ENDLESS_S = 10**11  # timeouts beyond three thousand years mean "never", infinity included
-FLIGHT = b"\0flight\0"  # no user's lock has this name: key functions make no such start
 INCR_ATTEMPTS = 1000
 
 
@@ -37,7 +34,6 @@ class Extras(BaseCache):
     """The methods beyond Django's; see the head of this module."""
 
     clock: ClassVar[Clock] = SystemClock()
-    flight_wait_s: float = 30.0
 
     @property
     def engine(self) -> Engine:
@@ -164,49 +160,6 @@ class Extras(BaseCache):
             counters=self.counters,
         )
 
-    def get_or_set(
-        self, key: Any, default: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> Any:
-        """Django's, and a callable ``default`` runs once on this host for all who miss together."""
-        value = self.get(key, self._missing_key, version)
-        if value is not self._missing_key:
-            return value
-        if not callable(default):
-            return self._add_and_get(key, default, timeout, version)
-        if not self.flight_wait_s:
-            return self._add_and_get(key, default(), timeout, version)
-        turn = _Turn(self, key, version)
-        try:
-            if not turn.flight.join():
-                return turn.value
-            return self._add_and_get(key, default(), timeout, version)
-        finally:
-            turn.flight.leave()
-
-    async def aget_or_set(
-        self, key: Any, default: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> Any:
-        """:meth:`get_or_set`; ``default`` may also return an awaitable."""
-        value = self.get(key, self._missing_key, version)
-        if value is not self._missing_key:
-            return value
-        if not callable(default):
-            return self._add_and_get(key, default, timeout, version)
-        if not self.flight_wait_s:
-            return self._add_and_get(key, await _settled(default()), timeout, version)
-        turn = _Turn(self, key, version)
-        try:
-            if not await turn.flight.ajoin():
-                return turn.value
-            return self._add_and_get(key, await _settled(default()), timeout, version)
-        finally:
-            turn.flight.leave()
-
-    def _add_and_get(self, key: Any, value: Any, timeout: Any, version: int | None) -> Any:
-        self.add(key, value, timeout, version)
-        # Somebody else's add may have come first; all callers then return the same value.
-        return self.get(key, value, version)
-
     # -- numbers -----------------------------------------------------------------------------
 
     def _incr_object(self, key: Any, delta: Any, version: int | None) -> Any:
@@ -278,24 +231,3 @@ class Extras(BaseCache):
                 " matched; use clear() or versions instead",
             )
         return space
-
-
-async def _settled(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
-
-
-class _Turn:
-    """One caller's flight for one key, and the value that it may come back with."""
-
-    def __init__(self, cache: Extras, key: Any, version: int | None) -> None:
-        self.value: Any = None
-        self._cache, self._key, self._version = cache, key, version
-        name = FLIGHT + cache._raw_key(key, version)
-        wait_s = cache.flight_wait_s
-        lock = Lock(cache.engine, name, timeout_s=wait_s, clock=cache.clock)
-        self.flight = Flight(lock, self._look, wait_s, cache.clock, cache.counters)
-
-    def _look(self) -> bool:
-        missing = self._cache._missing_key
-        self.value = self._cache.get(self._key, missing, self._version)
-        return self.value is not missing

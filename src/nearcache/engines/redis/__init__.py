@@ -1,0 +1,19 @@
+"""Redis and Valkey as an engine: redis-py connects, nearcache speaks.
+
+    target.py      where and how to connect: frozen, parsed from LOCATION and OPTIONS
+    connect.py     redis-py makes and repairs connections; its errors become ours
+    resp.py        commands as bytes, replies as objects: hiredis, or Python alone
+    line.py        one connection that carries all threads and greenlets of the process
+    aline.py       the same for the tasks of an event loop
+    breaker.py     an outage costs microseconds, not a timeout per call
+    topology.py    THE CONTRACT of what follows: which line takes a request
+    standalone.py  one server, or a primary with replicas, also found by Sentinel
+    cluster.py     slots, MOVED, ASK
+    pool.py        connections for blocking commands, transactions, Pub/Sub and ``client``
+    scripts.py     Lua, one registry line each
+    engine.py      the contract of engines over a topology
+    locks.py       named locks with a queue and wake-ups
+    faults.py      error replies and broken connections as our errors
+
+Nothing here imports Django.
+"""

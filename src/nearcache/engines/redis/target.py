@@ -1,0 +1,55 @@
+"""Where a Redis is and how to reach it: frozen values, made before anything connects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["standalone", "sentinel", "cluster"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """One server: host and port, or the path of a unix socket."""
+
+    host: str = ""
+    port: int = 6379
+    path: str = ""
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What :func:`~nearcache.engines.redis.engine.open_redis` opens; hashable.
+
+    Seconds are float. ``addresses`` are servers (primary first), sentinels or cluster nodes.
+    """
+
+    kind: Kind = "standalone"
+    addresses: tuple[Address, ...] = (Address(host="127.0.0.1"),)
+    replicas: tuple[Address, ...] = ()
+    """Used for reads only if ``read_replicas``."""
+    read_replicas: bool = False
+    sentinel_service: str = ""
+    database: int = 0
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    tls: bool = False
+    protocol: Literal[2, 3] = 2
+    parser: Literal["hiredis", "python"] | None = None
+    """None: hiredis where it is installed."""
+    connect_timeout_s: float = 1.0
+    read_timeout_s: float = 1.0
+    pool_timeout_s: float = 5.0
+    pool_connections: int = 50
+    breaker_failures: int = 3
+    """So many failures in a row open the circuit of a server; 0 never does."""
+    breaker_s: float = 1.0
+    """How long an open circuit answers at once; then one caller tries."""
+    keepalive: bool = True
+    connection_kwargs: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+    """Everything else for redis-py's connection class, TLS files among it, sorted by name."""

@@ -1,0 +1,79 @@
+"""THE CONTRACT of topologies: which server takes a request.
+
+A request is a packed command (:mod:`.resp`), the key that routes it, and its *safety*, which
+says what may be done with it:
+
+    READ   changes nothing: may be sent again, and to a replica if the user asked for that
+    SAFE   doing it twice is doing it once (SET, DEL): may be sent again
+    ONCE   must not be repeated once it may have reached a server (INCR, SET NX, scripts)
+
+An error reply is returned, as a :class:`~nearcache.engines.redis.resp.ErrorReply`: it is the
+engine that raises. MOVED, ASK and READONLY never come out: they are followed here. What
+cannot be answered raises :class:`~nearcache.errors.EngineUnavailable`, within the timeouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+READ, SAFE, ONCE = 0, 1, 2
+
+Reply = Any
+"""bytes, int, None, list, ErrorReply; with RESP3 also float, bool, dict and set."""
+
+
+class Line(Protocol):
+    """One server, through one connection of this process that many callers share."""
+
+    name: str
+    """``host:port`` or the socket's path, for messages and stats."""
+
+    def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
+        """The reply to one command. ``key`` is not looked at."""
+
+    def ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
+        """The replies to ``count`` commands in one write."""
+
+    async def aask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply: ...
+
+    async def aask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]: ...
+
+    def close(self) -> None:
+        """Drops the connections; the next request makes new ones."""
+
+    def stats(self) -> dict[str, int]: ...
+
+
+class Topology(Protocol):
+    """All servers of a target. Constructing one connects to nothing."""
+
+    sharded: bool
+    """True where keys live on several servers, and one command may not name two of them."""
+
+    def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
+        """The reply to one command; without a key, of any primary."""
+
+    def ask_each(self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE) -> list[Reply]:
+        """The replies to (packed command, key) pairs, in their order: one write per server."""
+
+    def primaries(self) -> list[Line]:
+        """A line to every primary: for SCAN, DBSIZE, FLUSHDB."""
+
+    async def aask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply: ...
+
+    async def aask_each(
+        self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE
+    ) -> list[Reply]: ...
+
+    async def aprimaries(self) -> list[Line]: ...
+
+    def client(self) -> Any:
+        """A redis-py client (Redis or RedisCluster) over the bounded pool of this process."""
+
+    def aclient(self) -> Any:
+        """A redis.asyncio client for the running loop."""
+
+    def close(self) -> None: ...
+
+    def stats(self) -> dict[str, int]: ...

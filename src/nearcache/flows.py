@@ -1,0 +1,133 @@
+"""Written once, run twice: the same steps as plain calls, or awaited.
+
+A *flow* is a generator that yields what it wants done and receives the outcome: an engine's
+method (:func:`ask`), a pause (:class:`Pause`), somebody's function (:class:`Run`). It does
+no I/O itself, so one text serves ``get`` and ``aget``::
+
+    def _move(self, old, new):
+        raw = yield ask("get", old)
+        ...
+
+    move, amove = twins(_move)
+
+An engine that waits for a network says so by ``native_async``, and has an ``a`` twin of each
+method; of any other, the methods are called straight, as they take microseconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+
+from nearcache.clock import Clock
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="Host")
+
+
+class Ask(NamedTuple):
+    """Call this method of the engine."""
+
+    method: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Pause(NamedTuple):
+    """Let others run for so long."""
+
+    seconds: float
+
+
+class Run(NamedTuple):
+    """Call this; where a coroutine may wait, what it returns may be awaitable."""
+
+    function: Callable[[], Any]
+
+
+Step = Ask | Pause | Run
+Flow = Generator[Step, Any, R]
+
+
+class Host(Protocol):
+    """What flows are methods of."""
+
+    clock: Any
+
+    @property
+    def engine(self) -> Any: ...
+
+
+def ask(method: str, *args: Any, **kwargs: Any) -> Ask:
+    return Ask(method, args, kwargs)
+
+
+def run(flow: Flow[R], engine: Any, clock: Clock) -> R:
+    """The flow's result; its steps are plain calls."""
+    act: Callable[[Any], Any] = flow.send
+    outcome: Any = None
+    while True:
+        try:
+            step = act(outcome)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        try:
+            outcome, act = _done(step, engine, clock), flow.send
+        except BaseException as error:  # noqa: BLE001 - the flow decides, and cleans up
+            outcome, act = error, flow.throw
+
+
+async def arun(flow: Flow[R], engine: Any, clock: Clock) -> R:
+    """The flow's result; its steps are awaited."""
+    act: Callable[[Any], Any] = flow.send
+    outcome: Any = None
+    while True:
+        try:
+            step = act(outcome)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        try:
+            outcome, act = await _adone(step, engine, clock), flow.send
+        except BaseException as error:  # noqa: BLE001 - CancelledError too: the flow cleans up
+            outcome, act = error, flow.throw
+
+
+def twins(
+    flow: Callable[Concatenate[S, P], Flow[R]],
+) -> tuple[Callable[Concatenate[S, P], R], Callable[Concatenate[S, P], Coroutine[Any, Any, R]]]:
+    """A method and its ``a`` twin. Plain functions: Django 6.1 looks for their ``__func__``."""
+
+    def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return run(flow(self, *args, **kwargs), self.engine, self.clock)
+
+    async def amethod(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await arun(flow(self, *args, **kwargs), self.engine, self.clock)
+
+    name = flow.__name__.lstrip("_")
+    for function, called in ((method, name), (amethod, f"a{name}")):
+        functools.update_wrapper(function, flow)
+        function.__name__ = called
+        function.__qualname__ = f"{flow.__qualname__.rpartition('.')[0]}.{called}".lstrip(".")
+    return method, amethod
+
+
+def _done(step: Step, engine: Any, clock: Clock) -> Any:
+    if isinstance(step, Ask):
+        return getattr(engine, step.method)(*step.args, **step.kwargs)
+    if isinstance(step, Pause):
+        return clock.sleep(step.seconds)
+    return step.function()
+
+
+async def _adone(step: Step, engine: Any, clock: Clock) -> Any:
+    if isinstance(step, Ask):
+        if getattr(engine, "native_async", False):
+            return await getattr(engine, f"a{step.method}")(*step.args, **step.kwargs)
+        return getattr(engine, step.method)(*step.args, **step.kwargs)
+    if isinstance(step, Pause):
+        return await clock.asleep(step.seconds)
+    result = step.function()
+    return await result if inspect.isawaitable(result) else result

@@ -1,0 +1,1 @@
+"""The Redis engine against real servers, started here and stopped by their process ids."""
