@@ -1,7 +1,7 @@
 """Types of the native module (crates/nearcache-python)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 LAYOUT_VERSION: int  # of the data file; in its name
 
@@ -88,7 +88,22 @@ class Store:
     def lock_renew(self, name: bytes, token: int, ttl_ms: int) -> bool: ...
     def lock_release(self, name: bytes, token: int) -> bool: ...
 
-class FusedCache:
+class CacheArguments:
+    """What ``BaseCache.__init__`` assigns, and the keys made of it, natively.
+
+    Not for itself: FusedCache and RedisCommands inherit from it. A class that overrides
+    Django's key methods, and a KEY_FUNCTION, are honoured.
+    """
+
+    key_prefix: str
+    version: int
+    key_func: Callable[[Any, str, int], str]
+    default_timeout: float | None
+
+    def _raw_key(self, key: Any, version: int | None = None) -> bytes:
+        """The bytes the store has the key under."""
+
+class FusedCache(CacheArguments):
     """Django's cache methods on a :class:`Store`, each one native call.
 
     To be inherited before ``BaseCache``. On first use it reads ``engine`` (a Store) and these:
@@ -102,12 +117,7 @@ class FusedCache:
     ``counters.undecodable`` and ``counters.refused``.
     """
 
-    key_prefix: str
-    version: int
-    key_func: Callable[[Any, str, int], str]
-    default_timeout: float | None
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> FusedCache: ...
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any: ...
     def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]: ...
     def set(self, key: Any, value: Any, timeout: Any = ..., version: int | None = None) -> None: ...
@@ -123,5 +133,56 @@ class FusedCache:
     def __contains__(self, key: Any) -> bool: ...
     def incr(self, key: Any, delta: Any = 1, version: int | None = None) -> Any: ...
     def decr(self, key: Any, delta: Any = 1, version: int | None = None) -> Any: ...
-    def _raw_key(self, key: Any, version: int | None = None) -> bytes:
-        """The bytes the store has the key under."""
+
+class RedisCommands(CacheArguments):
+    """RESP2 commands of Django's arguments, packed; and the values of replies.
+
+    To be inherited before ``BaseCache``. On first use it reads ``native_codec`` (True if
+    absent): values are written as serializer "auto" without a compressor does, and read
+    natively where they can be; False: all of them with ``codec.encode`` and ``codec.decode``.
+    It also calls ``codec.decode`` for values with a header that is not its own, and adds to
+    ``counters.undecodable``.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def _get_command(self, key: Any, version: int | None = None, /) -> bytes: ...
+    def _command(self, name: bytes, key: Any, version: int | None = None, /, *args: bytes) -> bytes:
+        """``name``, the final key, ``args``."""
+    def _set_command(
+        self,
+        key: Any,
+        value: Any,
+        timeout: Any = ...,
+        version: int | None = None,
+        nx: bool = False,
+        /,
+    ) -> bytes:
+        """``SET``, with ``PX`` unless it never expires, with ``NX`` if asked for.
+
+        A timeout of 0 or less is a ``DEL``, with ``nx`` an ``EXISTS``: their replies are
+        numbers, and an add of what is over at once succeeds if the number is 0.
+        """
+    def _store_command(
+        self,
+        key: Any,
+        raw: bytes,
+        timeout: Any = ...,
+        version: int | None = None,
+        nx: bool = False,
+        /,
+    ) -> bytes:
+        """:meth:`_set_command` of a value that is encoded already."""
+    def _set_many_command(
+        self, items: dict[Any, Any], timeout: Any = ..., version: int | None = None, /
+    ) -> tuple[bytes, int]:
+        """A pipeline of :meth:`_set_command`, and how many replies it will have."""
+    def _mget_command(self, keys: Iterable[Any], version: int | None = None, /) -> bytes:
+        """``MGET``; no bytes at all if there are no keys."""
+    def _delete_command(self, keys: Iterable[Any], version: int | None = None, /) -> bytes:
+        """``UNLINK``; no bytes at all if there are no keys."""
+    def _timeout_ms(self, timeout: Any = ..., /) -> int | None:
+        """Milliseconds to live, rounded up; None for ever, 0 for none at all."""
+    def _value(self, reply: bytes | None, default: Any = None, /) -> Any:
+        """The value of a reply; the default if there is none, or it cannot be read."""
+    def _values(self, keys: Sequence[Any], replies: Sequence[bytes | None], /) -> dict[Any, Any]:
+        """The values by key, without the missing and those that cannot be read."""

@@ -2,22 +2,28 @@
 //!
 //! ```text
 //!  store.rs  Store: bytes in, bytes out; an Engine
-//!  fused.rs  FusedCache: Django's methods    keys.rs  timeout.rs  its arguments
-//!                                            near.rs  kept objects
+//!  fused.rs  FusedCache: Django's methods    near.rs  kept objects
+//!  redis.rs  RedisCommands: packed commands, decoded replies    resp.rs  their form
+//!  arguments.rs  keys.rs  timeout.rs  what Django's methods are given
 //!  shared.rs  one opened store of the process: waits, refusals, buffers, fork
 //!  value.rs   tag and payload of a value     exact/   typed values without pickle
+//!  python_codec.rs  what is left to nearcache.codec
 //!  gil.rs  python.rs  small parts
 //! ```
 //!
 //! Not here: anything about the memory itself (`nearcache-core`), or what Python can do as
 //! fast (`nearcache.extras`).
 
+mod arguments;
 mod exact;
 mod fused;
 mod gil;
 mod keys;
 mod near;
 mod python;
+mod python_codec;
+mod redis;
+mod resp;
 mod shared;
 mod store;
 mod timeout;
@@ -51,7 +57,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     python::load(py)?;
     module.add("LAYOUT_VERSION", nearcache_core::LAYOUT_VERSION)?;
     module.add_class::<store::Store>()?;
+    module.add_class::<arguments::CacheArguments>()?;
     module.add_class::<fused::FusedCache>()?;
+    module.add_class::<redis::RedisCommands>()?;
     module.add_function(wrap_pyfunction!(encode, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
     let after_fork = wrap_pyfunction!(shared::_after_fork_in_child, module)?;

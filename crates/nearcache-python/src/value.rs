@@ -23,7 +23,7 @@ pub const HEADER: u8 = 0x80;
 const BYTES: u8 = HEADER;
 const STR: u8 = HEADER | 1;
 const EXACT: u8 = HEADER | 2;
-const PICKLE: u8 = HEADER | 3;
+pub const PICKLE: u8 = HEADER | 3;
 const PICKLE_PROTOCOL: i32 = 5; // HIGHEST_PROTOCOL of every Python since 3.8
 
 /// Writes the payload over `out` and returns its tag. Only pickle's own errors come out.
@@ -36,12 +36,11 @@ pub fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
     if write_utf8(value, out) {
         return Ok(STR);
     }
-    // SAFETY: attached; the type is checked before the cast.
-    unsafe {
-        if ffi::PyBytes_CheckExact(value.as_ptr()) != 0 {
-            out.extend_from_slice(value.cast_unchecked::<PyBytes>().as_bytes());
-            return Ok(BYTES);
-        }
+    if let Ok(bytes) = value.cast_exact::<PyBytes>()
+        && !ends_like_a_pickle(bytes.as_bytes())
+    {
+        out.extend_from_slice(bytes.as_bytes());
+        return Ok(BYTES);
     }
     if exact::encode(value, out).is_ok() {
         return Ok(EXACT);
@@ -50,6 +49,14 @@ pub fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
     out.clear();
     out.extend_from_slice(pickled.cast::<PyBytes>()?.as_bytes());
     Ok(PICKLE)
+}
+
+/// Whether these bytes behind the tag `BYTES` are, to a byte, what a pickle is without a tag:
+/// `80 02..` at its start and `.` at its end. The exact form then takes them, so that pickles
+/// of other programs in the same store are known from values of ours (nearcache.codec.foreign).
+#[inline]
+fn ends_like_a_pickle(bytes: &[u8]) -> bool {
+    matches!(bytes, [2..=15, .., b'.'])
 }
 
 static SCRATCH: GilCell<Vec<u8>> = GilCell::new(Vec::new());
