@@ -3,6 +3,8 @@
     measure.py    interleaved rounds of two callables; the ratio with its interval
     peers.py      the caches under comparison and their values
     rows.py       every row of the table: operation, peer, what the project promises
+    over_redis.py the rows against Redis and Memcached, on the core of the servers
+    crowds.py     thousands of greenlets, tasks, threads; a contended lock (crowd.py: one of them)
     processes.py  rows that need several processes
     space.py      bytes per item
     page.py       all of it as docs/benchmarks.md

@@ -6,27 +6,42 @@ import argparse
 import dataclasses
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench import peers
+from bench import crowds, over_redis, peers, rows
 from bench.page import page
 from nearcache.lab.machine import describe_machine, describe_versions
+from nearcache.lab.servers import Servers
+
+PARTS = ["memory", "redis", "crowds"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--page", type=Path, help="also write them as a Markdown page")
+    parser.add_argument("--only", choices=PARTS, help="measure this part alone")
     arguments = parser.parse_args()
+    parts = [arguments.only] if arguments.only else PARTS
     cores = sorted(os.sched_getaffinity(0))
     results: list[dict[str, Any]] = []
-    with peers.directory() as where:
+    with peers.directory() as where, Servers(where, cores[-1]) as servers:
+        redis_path = servers.start("redis").places["redis_socket"]
+        memcached_path = servers.start("memcached-unix").places["memcached_socket"]
+        peers.configure(where, over_redis.aliases(redis_path, memcached_path))
         os.sched_setaffinity(0, {cores[-1]})
-        peers.configure(where)
-        in_one_process(where, results)
+        if "memory" in parts:
+            table(rows.rows(where), results)
+        if "redis" in parts:
+            table(over_redis.rows(redis_path), results)
+            once_over_redis(redis_path, results)
+        if "crowds" in parts:
+            in_crowds(redis_path, cores[-1], results)
         os.sched_setaffinity(0, set(cores))
-        in_several(where, cores, results)
+        if "memory" in parts:
+            in_several(where, cores, results)
     machine = describe_machine() | describe_versions()
     if arguments.json:
         arguments.json.write_text(json.dumps({"machine": machine, "rows": results}, indent=1))
@@ -34,16 +49,14 @@ def main() -> None:
         arguments.page.write_text(page(machine, results))
 
 
-def in_one_process(where: Path, results: list[dict[str, Any]]) -> None:
-    from bench.rows import rows
-
-    print(f"{'operation':<24} {'against':<12} {'ours ns':>9} {'peer ns':>10}  faster (95 %)")
-    for row in rows(where):
+def table(measured: Iterable[rows.Row], results: list[dict[str, Any]]) -> None:
+    print(f"\n{'operation':<24} {'against':<22} {'ours ns':>9} {'peer ns':>10}  faster (95 %)")
+    for row in measured:
         found, effect = row.comparison, row.comparison.effect
-        promised = f"promised {row.at_least:g}" if row.at_least else ""
+        promised = f"promised {row.at_least:.2g}" if row.at_least else ""
         verdict = "" if effect.ratio >= row.at_least else "  BELOW"
         print(
-            f"{row.operation:<24} {row.against:<12} {found.ours_ns:>9.0f} {found.peer_ns:>10.0f}"
+            f"{row.operation:<24} {row.against:<22} {found.ours_ns:>9.0f} {found.peer_ns:>10.0f}"
             f"  {effect.ratio:.2f}x ({effect.low:.2f}-{effect.high:.2f})  {promised}{verdict}",
             flush=True,
         )
@@ -54,6 +67,41 @@ def in_one_process(where: Path, results: list[dict[str, Any]]) -> None:
             "high": effect.high,
         }
         results.append(facts)
+
+
+def once_over_redis(redis_path: str, results: list[dict[str, Any]]) -> None:
+    pattern = over_redis.delete_pattern(redis_path)
+    print(
+        f"\ndelete_pattern of 100,000 of 1,000,000 keys: {pattern.ours_s:.2f} s, django-redis"
+        f" {pattern.peer_s:.2f} s: {pattern.peer_s / pattern.ours_s:.1f}x (promised 5); longest"
+        f" command {pattern.longest_command_ms:.1f} ms (promised below 10)"
+    )
+    results.append({"operation": "delete_pattern", **dataclasses.asdict(pattern)})
+    outage_us = over_redis.outage_get_us()
+    print(f"get while the breaker is open: {outage_us:.1f} us (promised below 20)")
+    results.append({"operation": "get in an outage", "outage_us": outage_us})
+
+
+def in_crowds(redis_path: str, core: int, results: list[dict[str, Any]]) -> None:
+    from django.core.cache import caches
+
+    caches["redis"].set("S", peers.SMALL, None)
+    for name in crowds.SECONDS:
+        found = crowds.crowd(name, redis_path, core)
+        print(
+            f"{name}: {found.ours:,.0f}/s, {found.ours_answered:.1%} answered; redis-py"
+            f" {found.peer:,.0f}/s, {found.peer_answered:.1%}: {found.ratio:.1f}x"
+            f" (promised {found.at_least:g})",
+            flush=True,
+        )
+        results.append(dataclasses.asdict(found) | {"operation": f"crowd of {name}"})
+    locks = crowds.contended(core)
+    print(
+        f"lock contended by 8: {locks.ours_per_s:,.0f}/s, P99 wait {locks.ours_p99_ms:.1f} ms;"
+        f" django-redis {locks.peer_per_s:,.0f}/s, {locks.peer_p99_ms:.1f} ms:"
+        f" {locks.ours_per_s / locks.peer_per_s:.1f}x (promised 3)"
+    )
+    results.append({"operation": "lock contended by 8", **dataclasses.asdict(locks)})
 
 
 def in_several(where: Path, cores: list[int], results: list[dict[str, Any]]) -> None:

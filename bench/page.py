@@ -15,7 +15,18 @@ each; the median of the ratios of rounds, with its 95 % bootstrap interval. S is
 five entries of the project's first experiments, F a list of 1,000 floats. LocMemCache has room for
 all keys, DiskCache's directory is on tmpfs. "Decoded anew" is a read with no kept objects
 (`near_items=0`): what the first read after another process's write costs.
+
+Rows with Redis and Memcached: servers and client share that one core and a unix socket, all peers
+the same server. In a crowd each of ours is a whole `cache.get` of S through Django, each of the
+peer's a bare GET of the same bytes by redis-py.
 """
+
+
+CROWDS = {
+    "greenlets": "5,000 greenlets, 1 s timeout, against a pool of 100",
+    "tasks": "1,000 asyncio tasks, against a pool of 50",
+    "threads": "32 threads, against a pool of 50",
+}
 
 
 def page(machine: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> str:
@@ -62,4 +73,28 @@ def _others(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                     f"- Hit ratio of 4 workers with 64 MB together, Zipf over 200,000 keys, values"
                     f" of 1,000 bytes: **{shared:.3f}** shared, {separate:.3f} with four"
                     f" LocMemCaches of 16 MB ({entries:,} entries each)."
+                )
+            case {"longest_command_ms": longest, "ours_s": ours, "peer_s": peer}:
+                yield (
+                    f"- `delete_pattern` of 100,000 of 1,000,000 keys: {ours:.2f} s, django-redis"
+                    f" {peer:.2f} s: **{peer / ours:.1f}** times (promised 5); the longest command"
+                    f" took {longest:.1f} ms (promised: below 10)."
+                )
+            case {"outage_us": taken}:
+                yield (
+                    f"- `get` while the server is away and the breaker open:"
+                    f" **{taken:.1f} \u00b5s** (promised: below 20)."
+                )
+            case {"crowd": name, "ours": ours, "peer": peer}:
+                yield (
+                    f"- {CROWDS[name]}: {ours:,.0f} a second, {row['ours_answered']:.1%} answered;"
+                    f" redis-py {peer:,.0f} a second, {row['peer_answered']:.1%} answered:"
+                    f" **{ours / peer:.1f}** times (promised {row['at_least']:g})."
+                )
+            case {"ours_p99_ms": ours_ms, "peer_p99_ms": peer_ms}:
+                ours, peer = row["ours_per_s"], row["peer_per_s"]
+                yield (
+                    f"- A lock contended by 8 processes, held for 0.5 ms: {ours:,.0f} a second,"
+                    f" P99 wait {ours_ms:.1f} ms; django-redis {peer:,.0f} a second,"
+                    f" {peer_ms:.1f} ms: **{ours / peer:.1f}** times (promised 3)."
                 )

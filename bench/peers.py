@@ -32,8 +32,8 @@ def directory() -> Iterator[Path]:
         shutil.rmtree(path)
 
 
-def configure(where: Path) -> None:
-    """Sets Django up with one alias per peer."""
+def configure(where: Path, more: dict[str, dict[str, Any]]) -> None:
+    """Sets Django up with one alias per peer, and those given."""
     import django
     from django.conf import settings
 
@@ -52,6 +52,7 @@ def configure(where: Path) -> None:
                 "LOCATION": str(where / "disk"),
                 "OPTIONS": {"MAX_ENTRIES": 10_000_000},
             },
+            **more,
         }
     )
     django.setup()
