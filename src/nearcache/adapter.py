@@ -6,25 +6,29 @@ that cannot be read back is a miss that is counted. Timeouts become deadlines in
 
 Where Django's base class would do several steps, the engine does one: ``add``, ``incr`` and
 ``touch`` are atomic among all processes and keep the deadline.
+
+Each method is a flow (:mod:`nearcache.flows`): over an engine that waits for a network, its
+``a`` twin awaits the engine's; over any other, it calls straight through. Neither hands work
+to a thread, as Django's own ``a*`` methods do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.exceptions import ImproperlyConfigured
 
-from nearcache.codec import Codec, Undecodable, make_codec
+from nearcache.codec import Codec, Undecodable, codec_for
 from nearcache.engine import Engine
 from nearcache.errors import DataError, OptionError
+from nearcache.flows import Flow, ask, twins
 from nearcache.metrics import Counters
 from nearcache.options import CacheOptions
 from nearcache.process import once
 from nearcache.stampede import StampedeProof
-from nearcache.twins import AsyncTwins
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -49,7 +53,7 @@ class SettingsError(OptionError, ImproperlyConfigured):
     """An OptionError that Django knows how to report."""
 
 
-class Configured(AsyncTwins, StampedeProof):
+class Configured(StampedeProof):
     """What a backend knows from its settings. Constructing one is cheap and opens nothing."""
 
     options_class: ClassVar[type[CacheOptions]]
@@ -73,81 +77,97 @@ class Configured(AsyncTwins, StampedeProof):
     def engine(self) -> Engine:
         return self.open_engine()
 
-    @property
+    @cached_property
     def codec(self) -> Codec:
-        chosen = self.options
-        return once(
-            ("codec", chosen.serializer, chosen.compressor, chosen.compress_min_bytes),
-            lambda: make_codec(chosen.serializer, chosen.compressor, chosen.compress_min_bytes),
-        )
+        return once(("codec", self.options.codec_key), lambda: codec_for(self.options))
 
     @property
     def native_codec(self) -> bool:
-        """Whether the native module writes what :attr:`codec` would."""
-        return self.options.serializer == "auto" and self.options.compressor == "none"
+        """Whether the native module writes and reads what :attr:`codec` would."""
+        return self.options.native_codec
 
     @property
     def counters(self) -> Counters:
         return once((type(self), "counters", self.options.location), Counters)
 
-    def _make_room(self, raw_key: bytes) -> None:
+    def _room_for(self, raw_key: bytes) -> Flow[None]:
         """Django's MAX_ENTRIES, for who asked for it; memory is bounded by the engine anyway."""
         if not self.bounded:
             return
-        items = len(self.engine)
-        if items < self._max_entries or self.engine.contains(raw_key):
+        items = yield ask("__len__")
+        if items < self._max_entries or (yield ask("contains", raw_key)):
             return
         if self._cull_frequency == 0:
-            self.engine.clear()
+            yield ask("clear")
         else:
-            self.engine.cull(items // self._cull_frequency)
+            yield ask("cull", items // self._cull_frequency)
+
+    _make_room, _amake_room = twins(_room_for)
 
 
 class EngineCache(Configured):
     """A Django cache over :meth:`open_engine`."""
 
-    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        raw = self.engine.get(self._raw_key(key, version))
+    def _get(self, key: Any, default: Any = None, version: int | None = None) -> Flow[Any]:
+        raw = yield ask("get", self._raw_key(key, version))
         return default if raw is None else self._decoded(raw, default)
 
-    def set(
-        self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> None:
-        self._stored(key, value, timeout, version)
+    get, aget = twins(_get)
 
-    def add(
+    def _set(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> bool:
+    ) -> Flow[None]:
+        yield from self._stored(key, value, timeout, version)
+
+    set, aset = twins(_set)
+
+    def _add(
+        self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> Flow[bool]:
         raw_key, raw = self._raw_key(key, version), self.codec.encode(value)
-        self._make_room(raw_key)
-        return self.engine.add(raw_key, raw, self._expires_at_ms(timeout))
+        yield from self._room_for(raw_key)
+        return (yield ask("add", raw_key, raw, self._expires_at_ms(timeout)))
 
-    def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
-        return self.engine.touch(self._raw_key(key, version), self._expires_at_ms(timeout))
+    add, aadd = twins(_add)
 
-    def delete(self, key: Any, version: int | None = None) -> bool:
-        return self.engine.delete(self._raw_key(key, version))
+    def _touch(
+        self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> Flow[bool]:
+        return (yield ask("touch", self._raw_key(key, version), self._expires_at_ms(timeout)))
 
-    def has_key(self, key: Any, version: int | None = None) -> bool:
-        return self.engine.contains(self._raw_key(key, version))
+    touch, atouch = twins(_touch)
 
-    def incr(self, key: Any, delta: Any = 1, version: int | None = None) -> Any:
+    def _delete(self, key: Any, version: int | None = None) -> Flow[bool]:
+        return (yield ask("delete", self._raw_key(key, version)))
+
+    delete, adelete = twins(_delete)
+
+    def _has_key(self, key: Any, version: int | None = None) -> Flow[bool]:
+        return (yield ask("contains", self._raw_key(key, version)))
+
+    has_key, ahas_key = twins(_has_key)
+
+    def _incr(self, key: Any, delta: Any = 1, version: int | None = None) -> Flow[Any]:
         if type(delta) is not int or delta not in _INT64:
-            return self._incr_object(key, delta, version)
+            return (yield from self._incr_any(key, delta, version))
         try:
-            total = self.engine.incr(self._raw_key(key, version), delta)
+            total = yield ask("incr", self._raw_key(key, version), delta)
         except DataError:
-            return self._incr_object(key, delta, version)
+            return (yield from self._incr_any(key, delta, version))
         if total is None:
             raise ValueError(f"Key '{key}' not found")
         return total
 
-    def decr(self, key: Any, delta: Any = 1, version: int | None = None) -> Any:
-        return self.incr(key, -delta, version)
+    incr, aincr = twins(_incr)
 
-    def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
+    def _decr(self, key: Any, delta: Any = 1, version: int | None = None) -> Flow[Any]:
+        return (yield from self._incr(key, -delta, version))
+
+    decr, adecr = twins(_decr)
+
+    def _get_many(self, keys: Iterable[Any], version: int | None = None) -> Flow[dict[Any, Any]]:
         given = list(keys)
-        raws = self.engine.get_many([self._raw_key(key, version) for key in given])
+        raws = yield ask("get_many", [self._raw_key(key, version) for key in given])
         missing = self._missing_key
         found = (
             (key, self._decoded(raw, missing))
@@ -156,28 +176,38 @@ class EngineCache(Configured):
         )
         return {key: value for key, value in found if value is not missing}
 
-    def set_many(
+    get_many, aget_many = twins(_get_many)
+
+    def _set_many(
         self,
         data: dict[Any, Any],
         timeout: Any = DEFAULT_TIMEOUT,
         version: int | None = None,
-    ) -> list[Any]:
+    ) -> Flow[list[Any]]:
         if self.bounded:
-            return [key for key in data if not self._stored(key, data[key], timeout, version)]
+            refused_keys = []
+            for key, value in data.items():
+                if not (yield from self._stored(key, value, timeout, version)):
+                    refused_keys.append(key)
+            return refused_keys
         encode = self.codec.encode
         items = [(self._raw_key(key, version), encode(value)) for key, value in data.items()]
-        refused = self.engine.set_many(items, self._expires_at_ms(timeout))
+        refused = yield ask("set_many", items, self._expires_at_ms(timeout))
         self.counters.refused += len(refused)
         names = list(data)
         return [names[at] for at in refused]
 
-    def delete_many(self, keys: Iterable[Any], version: int | None = None) -> None:
-        self.engine.delete_many([self._raw_key(key, version) for key in keys])
+    set_many, aset_many = twins(_set_many)
 
-    def _stored(self, key: Any, value: Any, timeout: Any, version: int | None) -> bool:
+    def _delete_many(self, keys: Iterable[Any], version: int | None = None) -> Flow[None]:
+        yield ask("delete_many", [self._raw_key(key, version) for key in keys])
+
+    delete_many, adelete_many = twins(_delete_many)
+
+    def _stored(self, key: Any, value: Any, timeout: Any, version: int | None) -> Flow[bool]:
         raw_key, raw = self._raw_key(key, version), self.codec.encode(value)
-        self._make_room(raw_key)
-        stored = self.engine.set(raw_key, raw, self._expires_at_ms(timeout))
+        yield from self._room_for(raw_key)
+        stored: bool = yield ask("set", raw_key, raw, self._expires_at_ms(timeout))
         self.counters.refused += not stored
         return stored
 

@@ -7,9 +7,11 @@ conversion of units, and ``docs/options.md``.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
 from nearcache.errors import OptionError
@@ -128,6 +130,79 @@ def whole(at_least: int) -> Callable[[Any], int]:
     return parse
 
 
+def yes_or_no(value: Any) -> bool:
+    """A parser of True and False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"is {value!r}; write True or False")
+    return value
+
+
+def installed(libraries: Mapping[str, str | None]) -> Callable[[Any], str]:
+    """A parser of names, each with the library that it needs, which must be there."""
+    known = one_of(*libraries)
+
+    def parse(value: Any) -> str:
+        name = known(value)
+        library = libraries[name]
+        if library and find_spec(library) is None:
+            raise ValueError(f'is {name!r}, which needs {library}: pip install "nearcache[codecs]"')
+        return name
+
+    return parse
+
+
+def several_of(*names: str) -> Callable[[Any], tuple[str, ...]]:
+    """A parser of one or several of these names."""
+    known = one_of(*names)
+    return lambda value: tuple(known(each) for each in _listed(value))
+
+
+class Secret(bytes):
+    """Bytes that do not show in logs, tracebacks and the ``repr`` of options."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    __str__ = __repr__
+
+
+def secrets(value: Any) -> tuple[Secret, ...]:
+    """A parser of one secret or several, as text or bytes. Its errors do not repeat them."""
+    found = []
+    for each in _listed(value):
+        if not isinstance(each, str | bytes):
+            raise ValueError(f"holds a {type(each).__name__}; write text or bytes")
+        found.append(Secret(each.encode() if isinstance(each, str) else each))
+        if len(found[-1]) < SECRET_MIN_BYTES:
+            raise ValueError(
+                f"has {len(found[-1])} bytes; a secret needs {SECRET_MIN_BYTES} or more"
+            )
+    return tuple(found)
+
+
+SECRET_MIN_BYTES = 16
+
+
+def zstd_dictionaries(value: Any) -> tuple[str, ...]:
+    """A parser of the paths of trained zstd dictionaries, one or several."""
+    paths = tuple(os.fspath(each) for each in _listed(value))
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                trained = file.read(4) == b"\x37\xa4\x30\xec"
+        except OSError as error:
+            raise ValueError(f"is {path!r}, which cannot be read ({error.strerror})") from error
+        if not trained:
+            raise ValueError(f"is {path!r}, no zstd dictionary; `nearcache codec train` makes one")
+    return paths
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
 def human_bytes(amount: int) -> str:
     """``268435456`` as ``256 MiB``: at most one decimal, and none that says nothing."""
     scaled, unit = float(amount), "B"
@@ -151,6 +226,40 @@ def human_duration(milliseconds: int) -> str:
     return " ".join(parts[:2])
 
 
+@dataclass(frozen=True)
+class Compression:
+    """What options know of a compressor; its code is in ``nearcache.codec.compressors``."""
+
+    library: str | None = None
+    levels: range = range(0)
+    default: int = 0
+
+    @property
+    def level_range(self) -> str:
+        return f"{self.levels[0]} to {self.levels[-1]}"
+
+
+SERIALIZERS: dict[str, str | None] = {
+    "auto": None,
+    "pickle": None,
+    "json": None,
+    "ujson": "ujson",
+    "msgpack": "msgpack",
+    "exact": None,
+}
+"""Names of serializers, each with the library it needs."""
+
+COMPRESSORS = {
+    "none": Compression(),
+    "zlib": Compression(None, range(1, 10), 6),
+    "gzip": Compression(None, range(1, 10), 6),
+    "lzma": Compression(None, range(10), 1),  # its own default, 6, takes 94 MiB to pack
+    "lz4": Compression("lz4", range(13), 0),
+    "zstd": Compression("zstandard", range(-50, 23), 3),
+    "brotli": Compression("brotli", range(12), 4),  # its own default, 11, is for static files
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class CacheOptions(Options):
     """What every cache of this package understands in ``OPTIONS``."""
@@ -159,23 +268,75 @@ class CacheOptions(Options):
     serializer: str = option(
         "serializer",
         "How values become bytes. `auto` keeps exact types in a compact form and pickles the"
-        " rest; `pickle` pickles everything; `json` takes what JSON holds, and a tuple comes"
-        " back as a list. Values written under another setting stay readable.",
-        one_of("auto", "pickle", "json"),
+        " rest; `exact` is `auto` without pickle; `pickle` pickles everything; `json` (by orjson"
+        " if that is installed) and `ujson` take what JSON holds, and a tuple comes back as a"
+        " list; `msgpack` keeps exact types. What a serializer cannot hold raises a TypeError."
+        " Values written under another setting stay readable, but see `allow_pickle`.",
+        installed(SERIALIZERS),
         default="auto",
     )
     compressor: str = option(
         "compressor",
-        "`none` or `zlib`. A value that does not get smaller is kept as it is.",
-        one_of("none", "zlib"),
+        "`none`, `zlib`, `gzip`, `lzma`, `lz4`, `zstd` or `brotli`. A value that does not get"
+        " smaller is kept as it is. Values written under another setting stay readable.",
+        installed({name: each.library for name, each in COMPRESSORS.items()}),
         default="none",
     )
-    compress_min_bytes: int = option(
+    compress_level: int | None = option(
+        "compress_level",
+        "The compressor's own level: "
+        + ", ".join(
+            f"{name} {each.level_range}" for name, each in COMPRESSORS.items() if each.levels
+        )
+        + ". Higher is smaller and slower.",
+        whole(-100),
+        default=None,
+        shown_default=", ".join(
+            f"{name} {each.default}" for name, each in COMPRESSORS.items() if each.levels
+        ),
+    )
+    compress_min_bytes: int | None = option(
         "compress_min",
         "Values below this size are not compressed.",
         sized(0, GIB),
-        default=KIB,
-        shown_default='`"1KB"`',
+        default=None,
+        shown_default='`"1KB"`; with a dictionary `64`',
+    )
+    compress_dictionaries: tuple[str, ...] = option(
+        "compress_dictionary",
+        "For `zstd`: the path of a dictionary that `nearcache codec train` made of your values,"
+        " which makes small ones a few times smaller. Every process needs the same file. A list"
+        " of paths: the first is written with, the others still read.",
+        zstd_dictionaries,
+        default=(),
+        shown_default="none",
+    )
+    unpacked_max_bytes: int = option(
+        "max_unpacked",
+        "What a compressed value may at most unpack to. More is a miss, and counted, so that a"
+        " few hostile bytes cannot fill the memory.",
+        sized(KIB, 64 * GIB),
+        default=512 * MIB,
+        shown_default='`"512MB"`',
+    )
+    allow_pickle: bool | None = option(
+        "allow_pickle",
+        "Whether pickles are read. Unpickling runs whatever code the bytes ask for, so who can"
+        " write the cache can run code here. `False`: a pickle is a miss, and counted; and `auto`"
+        " is as `exact`. `True` beside another serializer: pickles from before stay readable.",
+        yes_or_no,
+        default=None,
+        shown_default="whether `serializer` writes them",
+    )
+    sign_keys: tuple[Secret, ...] = option(
+        "sign_key",
+        "A secret of 16 bytes or more: pickles are signed with it (HMAC-SHA256), and one that is"
+        " unsigned or signed with another is a miss, and counted. A list: the first signs, the"
+        " others are still accepted. `[SECRET_KEY, *SECRET_KEY_FALLBACKS]` will do. Values that"
+        " are no pickles run no code and are not signed.",
+        secrets,
+        default=(),
+        shown_default="none",
     )
     single_flight_s: float = option(
         "single_flight",
@@ -199,3 +360,97 @@ class CacheOptions(Options):
         whole(0),
         default=3,
     )
+
+    codec_fields: ClassVar[tuple[str, ...]] = (
+        "serializer",
+        "compressor",
+        "compress_level",
+        "compress_min_bytes",
+        "compress_dictionaries",
+        "unpacked_max_bytes",
+        "allow_pickle",
+        "sign_keys",
+    )
+
+    @property
+    def codec_key(self) -> Hashable:
+        """What the codec depends on: caches that agree in it share one."""
+        return tuple(getattr(self, name) for name in self.codec_fields)
+
+    @property
+    def native_codec(self) -> bool:
+        """Whether the codec is the native module's own, which also unpickles what it reads."""
+        plain = self.serializer == "auto" and self.compressor == "none"
+        return plain and self.allow_pickle is not False and not self.sign_keys
+
+    def __post_init__(self) -> None:
+        levels = COMPRESSORS[self.compressor].levels
+        if self.compress_level is not None and self.compress_level not in levels:
+            allowed = COMPRESSORS[self.compressor].level_range if levels else "left out"
+            problem = f"is {self.compress_level}; with {self.compressor!r} it must be {allowed}"
+            self._refuse("compress_level", problem)
+        if self.compress_dictionaries and self.compressor != "zstd":
+            self._refuse("compress_dictionary", "needs compressor 'zstd'")
+        if self.serializer == "pickle" and self.allow_pickle is False:
+            self._refuse("allow_pickle", "is False, and serializer is 'pickle'")
+
+    def _refuse(self, name: str, problem: str) -> None:
+        raise OptionError(self.backend, name, problem)
+
+
+FOREIGN_FORMATS: dict[str, tuple[set[str], set[str]]] = {
+    "django": ({"auto", "pickle"}, {"none"}),
+    "django-redis": (
+        {"auto", "pickle", "json", "msgpack"},
+        {"none", "zlib", "gzip", "lzma", "lz4", "zstd"},
+    ),
+}
+"""Formats of other backends, with the serializers and the compressors that they know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerCacheOptions(CacheOptions):
+    """What a cache on a server understands besides, which other programs may have filled."""
+
+    compat: str = option(
+        "compat",
+        "Write and read values exactly as another backend does, to share the cache with it:"
+        " `django` (Django's own RedisCache) or `django-redis`, whose `serializer` and"
+        " `compressor` are set here as there. `none`: our own format.",
+        one_of("none", *FOREIGN_FORMATS),
+        default="none",
+    )
+    read_formats: tuple[str, ...] = option(
+        "read_formats",
+        "Formats of other backends that are read besides our own, for a move without a cold"
+        " cache: `django`, `django-redis` or both. Pickles and JSON are told apart, compressed"
+        " or not; msgpack and pickle protocols 0 and 1 cannot be.",
+        several_of(*FOREIGN_FORMATS),
+        default=(),
+        shown_default="none",
+    )
+
+    codec_fields = (*CacheOptions.codec_fields, "compat", "read_formats")
+
+    @property
+    def native_codec(self) -> bool:
+        return super().native_codec and self.compat == "none" and not self.read_formats
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.compat == "none":
+            return
+        serializers, compressors = FOREIGN_FORMATS[self.compat]
+        if self.serializer not in serializers or self.compressor not in compressors:
+            self._refuse(
+                "compat",
+                f"{self.compat!r} knows the serializers {', '.join(sorted(serializers))}"
+                f" and the compressors {', '.join(sorted(compressors))}",
+            )
+        if self.sign_keys or self.compress_dictionaries or self.read_formats:
+            self._refuse(
+                "compat",
+                f"{self.compat!r} has no room for sign_key, compress_dictionary or read_formats",
+            )
+        if self.serializer in {"auto", "pickle"} and self.allow_pickle is False:
+            self._refuse("allow_pickle", f"is False, and compat {self.compat!r} writes pickles")

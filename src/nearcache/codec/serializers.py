@@ -1,37 +1,58 @@
 """Serializers, numbered as in the header byte. One registry line each.
 
-    0  bytes    as they are
-    1  str      UTF-8
-    2  exact    None, bool, int, float, str, bytes and tuples, lists, dicts and sets of
-                them, in a compact form of our own: every type comes back as it was
-    3  pickle   everything that pickles; a cache file is as trusted as the code
-    4  json     what JSON holds: tuples come back as lists, keys as text
+     0  bytes     as they are
+     1  str       UTF-8
+     2  exact     None, bool, int, float, str, bytes, dates, Decimal, UUID and tuples, lists,
+                  dicts and sets of them, in a compact form of our own: exact types come back
+     3  pickle    everything that pickles; unpickling runs code
+     4  json      what JSON holds: tuples come back as lists, keys as text
+     5  ujson     the same, by another library; it also takes Decimals, and gives floats
+     6  msgpack   exact types, see :mod:`~nearcache.codec.msgpack_types`
+     7            kept free: a value with facts of its own around it (stampede protection)
+     8  signed    a signature and a pickle, see :mod:`~nearcache.codec.signing`
+    13            never: with compressor 7 its header would be 0xfd, where an .xz begins, and
+                  :mod:`~nearcache.codec.foreign` has to tell them apart
 
-Reserved: 5 ujson, 6 msgpack. ``auto`` takes the first of 0, 1, 2, 3 that fits: pickle only
-where exact types would be lost otherwise.
+``auto`` takes the first of 0, 1, 2, 3 that fits: pickle only where exact types would be lost
+otherwise. Nothing but 3 and 8 can run code when it is read.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from nearcache import _core
+from nearcache.codec import json_text, msgpack_types
+from nearcache.codec.errors import refusing
+
+Dump = Callable[[Any], bytes | None]  # None: this value is not for this serializer
+Load = Callable[[bytes], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Serializer:
     number: int
     name: str
-    dump: Callable[[Any], bytes | None]  # None: this value is not for this serializer
-    load: Callable[[bytes], Any]
+    dump: Dump
+    load: Load
 
 
 def _dump_bytes(value: Any) -> bytes | None:
-    return value if type(value) is bytes else None
+    if type(value) is not bytes or looks_pickled(value):
+        return None
+    return value
+
+
+def looks_pickled(payload: bytes) -> bool:
+    """Whether header 0x80 and this payload are, to a byte, a pickle without a header.
+
+    `exact` takes such bytes (here, and in the native module), so that the pickles of other
+    programs in one store are known from values of ours.
+    """
+    return payload[-1:] == b"." and 2 <= payload[0] <= 15 and len(payload) > 1
 
 
 def _load_bytes(payload: bytes) -> bytes:
@@ -47,29 +68,27 @@ def _dump_str(value: Any) -> bytes | None:
         return None
 
 
-def _dump_pickle(value: Any) -> bytes:
+def dump_pickle(value: Any) -> bytes:
     return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-
-
-def _dump_json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 BYTES = Serializer(0, "bytes", _dump_bytes, _load_bytes)
 STR = Serializer(1, "str", _dump_str, bytes.decode)
 EXACT = Serializer(2, "exact", _core.encode, _core.decode)
-PICKLE = Serializer(3, "pickle", _dump_pickle, pickle.loads)
-JSON = Serializer(4, "json", _dump_json, json.loads)
+PICKLE = Serializer(3, "pickle", dump_pickle, pickle.loads)
+JSON = Serializer(4, "json", refusing("json", json_text.dump), json_text.load)
+UJSON = Serializer(5, "ujson", refusing("ujson", json_text.dump_ujson), json_text.load_ujson)
+MSGPACK = Serializer(6, "msgpack", refusing("msgpack", msgpack_types.dump), msgpack_types.load)
+SIGNED = 8
 
-SERIALIZERS = {each.number: each for each in (BYTES, STR, EXACT, PICKLE, JSON)}
+SERIALIZERS = {each.number: each for each in (BYTES, STR, EXACT, PICKLE, JSON, UJSON, MSGPACK)}
 
 CHOICES = {
     "auto": (BYTES, STR, EXACT, PICKLE),
     "pickle": (PICKLE,),
     "json": (JSON,),
+    "ujson": (UJSON,),
+    "msgpack": (MSGPACK,),
+    "exact": (BYTES, STR, EXACT),
 }
-
-
-def chosen(name: str) -> tuple[Serializer, ...]:
-    """The serializers that an option's value stands for, in the order they are tried."""
-    return CHOICES[name]
+"""What an option's value stands for, in the order they are tried."""
