@@ -126,24 +126,28 @@ class EngineCache(Configured):
     ) -> Flow[bool]:
         raw_key, raw = self._raw_key(key, version), self.codec.encode(value)
         yield from self._room_for(raw_key)
-        return (yield ask("add", raw_key, raw, self._expires_at_ms(timeout)))
+        done: bool = yield ask("add", raw_key, raw, self._expires_at_ms(timeout))
+        return done
 
     add, aadd = twins(_add)
 
     def _touch(
         self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
     ) -> Flow[bool]:
-        return (yield ask("touch", self._raw_key(key, version), self._expires_at_ms(timeout)))
+        done: bool = yield ask("touch", self._raw_key(key, version), self._expires_at_ms(timeout))
+        return done
 
     touch, atouch = twins(_touch)
 
     def _delete(self, key: Any, version: int | None = None) -> Flow[bool]:
-        return (yield ask("delete", self._raw_key(key, version)))
+        done: bool = yield ask("delete", self._raw_key(key, version))
+        return done
 
     delete, adelete = twins(_delete)
 
     def _has_key(self, key: Any, version: int | None = None) -> Flow[bool]:
-        return (yield ask("contains", self._raw_key(key, version)))
+        done: bool = yield ask("contains", self._raw_key(key, version))
+        return done
 
     has_key, ahas_key = twins(_has_key)
 

@@ -13,6 +13,7 @@ from nearcache.adapter import Configured
 from nearcache.engine import Engine
 from nearcache.engines.shm import base_path, open_store
 from nearcache.options import GIB, KIB, MIB, CacheOptions, option, sized, whole
+from nearcache.twins import AsyncTwins
 
 __all__ = ["SharedMemoryCache", "SharedMemoryOptions"]
 
@@ -73,7 +74,7 @@ class SharedMemoryOptions(CacheOptions):
     )
 
 
-class SharedMemoryCache(_core.FusedCache, Configured):
+class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
     """One cache shared by every process of this user on this host; no server.
 
     A read takes no lock. When memory is full the least useful items go. It survives

@@ -19,6 +19,11 @@ Errors
     :class:`~nearcache.errors.EngineBusy` where "not stored" would be a wrong answer (incr, cas,
     get_and_set); :class:`~nearcache.errors.DataError` where the value does not fit.
 
+Waiting
+    an engine that waits for a network has ``native_async = True`` and an ``a`` twin of each
+    method (``aget``; ``alen`` for ``__len__``), to be awaited. Any other answers in
+    microseconds and is called straight from coroutines too.
+
 A cache may lose any item at any time, and never shows a value that was deleted or replaced.
 Every method may be called from any thread, and after a fork.
 """

@@ -1,17 +1,20 @@
 """What Django's cache API lacks, written once for every backend.
 
 The names are those of django-redis where it has them: ``ttl``, ``pttl``, ``expire``,
-``persist``, ``keys``, ``iter_keys``, ``delete_pattern``, ``lock``. ``incr_version`` keeps the
-deadline. ``get_or_set`` is in :mod:`nearcache.stampede`.
+``pexpire``, ``expire_at``, ``pexpire_at``, ``persist``, ``keys``, ``iter_keys``,
+``delete_pattern``, ``lock``. ``incr_version`` keeps the deadline. ``get_or_set`` is in
+:mod:`nearcache.stampede`.
 
 A backend brings Django's own methods and the three properties at the head of
-:class:`Extras`; everything here goes through those.
+:class:`Extras`; everything here goes through those. Each method is a flow, so that it is
+there twice: plain, and as an ``a`` twin to be awaited (see :mod:`nearcache.flows`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache, default_key_func
@@ -20,6 +23,7 @@ from nearcache.clock import Clock, SystemClock
 from nearcache.codec import Codec, Undecodable
 from nearcache.engine import ABSENT, Engine
 from nearcache.errors import EngineBusy, OptionError
+from nearcache.flows import Flow, arun, ask, run, twins
 from nearcache.keys import KeySpace, encode_key
 from nearcache.locks import Lock
 from nearcache.metrics import Counters
@@ -51,31 +55,66 @@ class Extras(BaseCache):
 
     # -- deadlines ---------------------------------------------------------------------------
 
-    def ttl(self, key: Any, version: int | None = None) -> int | None:
+    def _ttl(self, key: Any, version: int | None = None) -> Flow[int | None]:
         """Seconds left, rounded up; None if it never expires, 0 if there is no such key."""
-        left_ms = self.pttl(key, version)
+        left_ms = yield from self._pttl(key, version)
         return None if left_ms is None else -(-left_ms // 1000)
 
-    def pttl(self, key: Any, version: int | None = None) -> int | None:
+    ttl, attl = twins(_ttl)
+
+    def _pttl(self, key: Any, version: int | None = None) -> Flow[int | None]:
         """Milliseconds left; None if it never expires, 0 if there is no such key."""
-        expires_at_ms = self.engine.expires_at(self._raw_key(key, version))
+        expires_at_ms = yield ask("expires_at", self._raw_key(key, version))
         if expires_at_ms is None:
             return None
         return 0 if expires_at_ms == ABSENT else max(0, expires_at_ms - self.clock.now_ms())
 
-    def expire(self, key: Any, timeout: Any, version: int | None = None) -> bool:
-        """Lets the key live ``timeout`` more seconds; True if it was there."""
-        return self.touch(key, timeout, version)
+    pttl, apttl = twins(_pttl)
 
-    def persist(self, key: Any, version: int | None = None) -> bool:
+    def _expire(self, key: Any, timeout: Any, version: int | None = None) -> Flow[bool]:
+        """Lets the key live ``timeout`` more seconds (or timedelta); True if it was there."""
+        if isinstance(timeout, timedelta):
+            timeout = timeout.total_seconds()
+        done: bool = yield ask("touch", self._raw_key(key, version), self._expires_at_ms(timeout))
+        return done
+
+    expire, aexpire = twins(_expire)
+
+    def _pexpire(self, key: Any, timeout: Any, version: int | None = None) -> Flow[bool]:
+        """Lets the key live ``timeout`` more milliseconds (or timedelta); True if it was there."""
+        lifetime = timeout if isinstance(timeout, timedelta) else timeout / 1000
+        return (yield from self._expire(key, lifetime, version))
+
+    pexpire, apexpire = twins(_pexpire)
+
+    def _expire_at(self, key: Any, when: Any, version: int | None = None) -> Flow[bool]:
+        """Lets the key live until ``when``: a datetime, or seconds since the Unix epoch."""
+        moment = when.timestamp() if isinstance(when, datetime) else when
+        return (yield from self._pexpire_at(key, math.ceil(moment * 1000), version))
+
+    expire_at, aexpire_at = twins(_expire_at)
+
+    def _pexpire_at(self, key: Any, when: Any, version: int | None = None) -> Flow[bool]:
+        """Lets the key live until ``when``: a datetime, or milliseconds since the Unix epoch."""
+        if isinstance(when, datetime):
+            when = math.ceil(when.timestamp() * 1000)
+        done: bool = yield ask("touch", self._raw_key(key, version), max(EXPIRED_MS, when))
+        return done
+
+    pexpire_at, apexpire_at = twins(_pexpire_at)
+
+    def _persist(self, key: Any, version: int | None = None) -> Flow[bool]:
         """Lets the key live for ever; True if it was there."""
-        return self.touch(key, None, version)
+        done: bool = yield ask("touch", self._raw_key(key, version), None)
+        return done
+
+    persist, apersist = twins(_persist)
 
     # -- compare and set ---------------------------------------------------------------------
 
-    def gets(self, key: Any, version: int | None = None) -> tuple[Any, int] | None:
+    def _gets(self, key: Any, version: int | None = None) -> Flow[tuple[Any, int] | None]:
         """The value and a token for :meth:`cas`, or None if there is no such key."""
-        found = self.engine.gets(self._raw_key(key, version))
+        found = yield ask("gets", self._raw_key(key, version))
         if found is None:
             return None
         try:
@@ -84,57 +123,78 @@ class Extras(BaseCache):
             self.counters.undecodable += 1
             return None
 
-    def cas(
+    gets, agets = twins(_gets)
+
+    def _cas(
         self,
         key: Any,
         value: Any,
         token: int,
         timeout: Any = DEFAULT_TIMEOUT,
         version: int | None = None,
-    ) -> bool:
+    ) -> Flow[bool]:
         """Stores if nobody changed the key since :meth:`gets`; True if it did."""
-        raw = self.codec.encode(value)
-        return self.engine.cas(
-            self._raw_key(key, version), raw, token, self._expires_at_ms(timeout)
-        )
+        raw_key, raw = self._raw_key(key, version), self.codec.encode(value)
+        done: bool = yield ask("cas", raw_key, raw, token, self._expires_at_ms(timeout))
+        return done
+
+    cas, acas = twins(_cas)
 
     # -- many keys ---------------------------------------------------------------------------
 
-    def keys(self, pattern: str = "*", version: int | None = None) -> list[str]:
+    def _keys(
+        self, pattern: str = "*", version: int | None = None, itersize: int | None = None
+    ) -> Flow[list[str]]:
         """The keys of this prefix and version that match, as they were given to ``set``."""
-        return list(self.iter_keys(pattern, version))
+        pages = _Pages(self._key_space(version), pattern, itersize)
+        found: list[str] = []
+        while not pages.over:
+            found += yield from pages.next()
+        return found
 
-    def iter_keys(self, pattern: str = "*", version: int | None = None) -> Iterator[str]:
-        """:meth:`keys`, one after the other; a key present all along comes exactly once."""
-        space = self._key_space(version)
-        seen: set[bytes] = set()
-        cursor = 0
-        while True:
-            cursor, items = self.engine.scan(
-                cursor, SCAN_ITEMS, prefix=space.prefix or b"", glob=space.glob(pattern)
-            )
-            for raw, *_ in items:
-                if raw not in seen:
-                    seen.add(raw)
-                    yield space.user_key(raw)
-            if cursor == 0:
-                return
+    keys, akeys = twins(_keys)
 
-    def delete_pattern(self, pattern: str, version: int | None = None) -> int:
+    def iter_keys(
+        self, pattern: str = "*", version: int | None = None, itersize: int | None = None
+    ) -> Iterator[str]:
+        """:meth:`keys`, one after the other; a key present all along comes exactly once.
+
+        ``itersize``: how many keys the store looks at per step, 1000 if not given.
+        """
+        pages = _Pages(self._key_space(version), pattern, itersize)
+        while not pages.over:
+            yield from run(pages.next(), self.engine, self.clock)
+
+    async def aiter_keys(
+        self, pattern: str = "*", version: int | None = None, itersize: int | None = None
+    ) -> AsyncIterator[str]:
+        """:meth:`iter_keys`, to be iterated with ``async for``."""
+        pages = _Pages(self._key_space(version), pattern, itersize)
+        while not pages.over:
+            for key in await arun(pages.next(), self.engine, self.clock):
+                yield key
+
+    def _delete_pattern(self, pattern: str, version: int | None = None) -> Flow[int]:
         """Deletes the keys that match; returns how many."""
         space = self._key_space(version)
-        return self.engine.clear_matching(prefix=space.prefix or b"", glob=space.glob(pattern))
+        prefix, glob = space.prefix or b"", space.glob(pattern)
+        count: int = yield ask("clear_matching", prefix=prefix, glob=glob)
+        return count
 
-    def clear(self) -> None:
+    delete_pattern, adelete_pattern = twins(_delete_pattern)
+
+    def _clear(self) -> Flow[None]:
         """Empties the store; with a KEY_PREFIX, only of the keys of that prefix.
 
         With a KEY_PREFIX and a KEY_FUNCTION of your own the whole store is emptied: such
         keys do not show where their prefix ends, and a cache may always lose too much.
         """
         if self.key_prefix and self.key_func is default_key_func:
-            self.engine.clear_matching(prefix=encode_key(f"{self.key_prefix}:"))
+            yield ask("clear_matching", prefix=encode_key(f"{self.key_prefix}:"))
         else:
-            self.engine.clear()
+            yield ask("clear")
+
+    clear, aclear = twins(_clear)
 
     # -- one caller at a time ----------------------------------------------------------------
 
@@ -162,49 +222,66 @@ class Extras(BaseCache):
 
     # -- numbers -----------------------------------------------------------------------------
 
-    def _incr_object(self, key: Any, delta: Any, version: int | None) -> Any:
+    def _incr_any(self, key: Any, delta: Any, version: int | None) -> Flow[Any]:
         """incr for what is no 64-bit counter: floats, big integers. Atomic, keeps the deadline."""
         raw_key = self._raw_key(key, version)
         for _ in range(INCR_ATTEMPTS):
-            found = self.gets(key, version)
-            expires_at_ms = self.engine.expires_at(raw_key)
+            found = yield from self._gets(key, version)
+            expires_at_ms = yield ask("expires_at", raw_key)
             if found is None or expires_at_ms == ABSENT:
                 raise ValueError(f"Key '{key}' not found")
             total = found[0] + delta
-            if self.engine.cas(raw_key, self.codec.encode(total), found[1], expires_at_ms):
+            if (yield ask("cas", raw_key, self.codec.encode(total), found[1], expires_at_ms)):
                 return total
         raise EngineBusy(f"{key!r} changed {INCR_ATTEMPTS} times while it was to be incremented")
 
+    _incr_object, _aincr_object = twins(_incr_any)
+
     # -- versions ----------------------------------------------------------------------------
 
-    def incr_version(self, key: Any, delta: int = 1, version: int | None = None) -> int:
+    def _incr_version(self, key: Any, delta: int = 1, version: int | None = None) -> Flow[int]:
         """Moves the value to another version, with its deadline; the new version."""
-        old = self.version if version is None else version
+        old: int = self.version if version is None else version
         old_key, new_key = self._raw_key(key, old), self._raw_key(key, old + delta)
-        raw, expires_at_ms = self.engine.get(old_key), self.engine.expires_at(old_key)
+        raw = yield ask("get", old_key)
+        expires_at_ms = yield ask("expires_at", old_key)
         if raw is None or expires_at_ms == ABSENT:
             raise ValueError(f"Key '{key}' not found")
-        self.engine.set(new_key, raw, expires_at_ms)
-        self.engine.delete(old_key)
+        yield ask("set", new_key, raw, expires_at_ms)
+        yield ask("delete", old_key)
         return old + delta
+
+    incr_version, aincr_version = twins(_incr_version)
 
     def decr_version(self, key: Any, delta: int = 1, version: int | None = None) -> int:
         return self.incr_version(key, -delta, version)
 
+    async def adecr_version(self, key: Any, delta: int = 1, version: int | None = None) -> int:
+        return await self.aincr_version(key, -delta, version)
+
     # -- the store itself --------------------------------------------------------------------
 
-    def stats(self) -> dict[str, int]:
+    def _stats(self) -> Flow[dict[str, int]]:
         """Counters of the store, and of what this process has forgiven (nearcache.metrics)."""
-        of_store, of_process = self.engine.stats(), self.counters.as_dict()
+        of_store: dict[str, int] = yield ask("stats")
+        of_process = self.counters.as_dict()
         # The native path counts undecodable values in the store: one name, one number.
         return of_store | {name: of_store.get(name, 0) + n for name, n in of_process.items()}
 
-    def check(self) -> list[str]:
+    stats, astats = twins(_stats)
+
+    def _check(self) -> Flow[list[str]]:
         """Reads the whole store; every line is a broken invariant, and no line is good news."""
-        return self.engine.check()
+        faults: list[str] = yield ask("check")
+        return faults
+
+    check, acheck = twins(_check)
 
     def close(self, **kwargs: Any) -> None:
         """Nothing: the store belongs to the process, and Django calls this after every request."""
+
+    async def aclose(self, **kwargs: Any) -> None:
+        """As little as :meth:`close`."""
 
     # -- shared by the above -----------------------------------------------------------------
 
@@ -231,3 +308,25 @@ class Extras(BaseCache):
                 " matched; use clear() or versions instead",
             )
         return space
+
+
+class _Pages:
+    """A scan through a key space, page by page, which gives no key twice."""
+
+    def __init__(self, space: KeySpace, pattern: str, itersize: int | None) -> None:
+        self.over = False
+        self._space = space
+        self._glob = space.glob(pattern)
+        self._limit = itersize or SCAN_ITEMS
+        self._cursor = 0
+        self._seen: set[bytes] = set()
+
+    def next(self) -> Flow[list[str]]:
+        prefix = self._space.prefix or b""
+        self._cursor, items = yield ask(
+            "scan", self._cursor, self._limit, prefix=prefix, glob=self._glob
+        )
+        self.over = self._cursor == 0
+        fresh = [item[0] for item in items if item[0] not in self._seen]
+        self._seen.update(fresh)
+        return [self._space.user_key(raw) for raw in dict.fromkeys(fresh)]

@@ -55,7 +55,8 @@ Flow = Generator[Step, Any, R]
 class Host(Protocol):
     """What flows are methods of."""
 
-    clock: Any
+    @property
+    def clock(self) -> Any: ...
 
     @property
     def engine(self) -> Any: ...
@@ -125,7 +126,8 @@ def _done(step: Step, engine: Any, clock: Clock) -> Any:
 async def _adone(step: Step, engine: Any, clock: Clock) -> Any:
     if isinstance(step, Ask):
         if getattr(engine, "native_async", False):
-            return await getattr(engine, f"a{step.method}")(*step.args, **step.kwargs)
+            twin = f"a{step.method.strip('_')}"  # "alen" for "__len__"
+            return await getattr(engine, twin)(*step.args, **step.kwargs)
         return getattr(engine, step.method)(*step.args, **step.kwargs)
     if isinstance(step, Pause):
         return await clock.asleep(step.seconds)
