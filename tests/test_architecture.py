@@ -12,6 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "nearcache"
 
 SMALL_PARTS = {
+    "callkeys",
     "clock",
     "engine",
     "errors",
@@ -28,7 +29,7 @@ SMALL_PARTS = {
 LAYERS = [
     SMALL_PARTS,
     {"codec", "engines"},
-    {"extras", "twins", "stampede"},
+    {"extras", "twins", "stampede", "memoize"},
     {"adapter"},
     {"backends"},
     {"lab"},
