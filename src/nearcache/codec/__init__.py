@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 HEADER = 0x80
-_COUNTER = re.compile(rb"-?(0|[1-9][0-9]*)")
+_COUNTER = re.compile(rb"0|-?[1-9][0-9]*")
 _INT64 = range(-(2**63), 2**63)
 _DICTIONARY_MIN_BYTES = 64
 

@@ -45,7 +45,7 @@ from nearcache.codec.errors import Undecodable, library, refusing
 from nearcache.codec.serializers import Load, looks_pickled
 from nearcache.codec.zstd import Zstd, unpack_zstd
 
-_DIGITS = re.compile(rb"-?(0|[1-9][0-9]*)")
+_DIGITS = re.compile(rb"0|-?[1-9][0-9]*")
 _MAX_DIGITS = 4300  # int() takes no more, and theirs do not either
 _PICKLE = 0x80
 
