@@ -1,0 +1,160 @@
+"""Connections of one's own: for blocking commands, transactions, Pub/Sub and ``client``.
+
+Everything else shares one connection (:mod:`.line`, :mod:`.aline`). These are redis-py's
+connections in redis-py's pools, with what those lack: bounded *and* fair. Whoever finds all
+connections taken queues, first come first served, for ``Target.pool_timeout_s`` at most; then
+:class:`PoolTimeout`. One pool per process and server, one per loop and server for asyncio.
+
+A forked child drops its parent's pools without a word to the server. At the end of the
+interpreter, and of an event loop, idle connections are closed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import redis
+import redis.asyncio
+
+from nearcache import errors
+from nearcache.engines.redis.gate import AsyncGate, Gate
+
+T = TypeVar("T")
+
+
+class PoolTimeout(errors.PoolTimeout, redis.ConnectionError):
+    """No connection of the pool came free in time; redis-py's callers expect its error."""
+
+
+def too_late(limit: int, wait_s: float, waiting: int) -> PoolTimeout:
+    """The error, with what to do about it."""
+    return PoolTimeout(
+        f"all {limit} connections of the pool stayed taken for {wait_s:g} s, and {waiting} more"
+        " callers wait: give connections back sooner, or raise pool_connections"
+    )
+
+
+class FairPool(redis.ConnectionPool):
+    """redis-py's pool with ``limit`` connections at most, and a queue for ``wait_s`` seconds."""
+
+    limit = 50
+    wait_s = 5.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"max_connections": self.limit} | kwargs)
+        _pools.add(self)
+
+    def reset(self) -> None:
+        # redis-py calls this from its constructor, and from a child that finds itself forked.
+        self._seated: set[Any] = set()
+        self._gate = Gate(self.max_connections)
+        super().reset()
+
+    def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> Any:
+        self._checkpid()
+        gate = self._gate
+        if not gate.enter(self.wait_s):
+            raise too_late(self.max_connections, self.wait_s, gate.waiting)
+        try:
+            connection = super().get_connection()
+        except BaseException:
+            gate.leave()
+            raise
+        self._seated.add(connection)
+        return connection
+
+    def release(self, connection: Any) -> None:
+        # super().get_connection releases what it could not connect, which has no seat yet.
+        seated, gate = connection in self._seated, self._gate
+        self._seated.discard(connection)
+        try:
+            super().release(connection)
+        finally:
+            if seated:
+                gate.leave()
+
+    def forget(self) -> None:
+        """In a forked child: the parent's connections are not ours to use, nor to say QUIT on."""
+        self._lock = threading.RLock()
+        self._fork_lock = threading.RLock()
+        self.reset()
+
+
+class AsyncFairPool(redis.asyncio.ConnectionPool):
+    """The same for the tasks of one loop."""
+
+    limit = 50
+    wait_s = 5.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"max_connections": self.limit} | kwargs)
+        self._seated: set[Any] = set()
+        self._gate = AsyncGate(self.max_connections)
+
+    async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> Any:
+        if not await self._gate.enter(self.wait_s):
+            raise too_late(self.max_connections, self.wait_s, self._gate.waiting)
+        try:
+            connection = await super().get_connection()  # type: ignore[no-untyped-call]
+        except BaseException:
+            self._gate.leave()
+            raise
+        self._seated.add(connection)
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        seated = connection in self._seated
+        self._seated.discard(connection)
+        try:
+            await super().release(connection)
+        finally:
+            if seated:
+                self._gate.leave()
+
+
+# ---- one of each per process
+
+
+_pools: weakref.WeakSet[FairPool] = weakref.WeakSet()
+_made: dict[Hashable, Any] = {}
+_making = threading.RLock()
+
+
+def once_here(key: Hashable, make: Callable[[], T]) -> T:
+    """What ``make`` returned when it was first called for ``key`` in this very process.
+
+    :func:`nearcache.process.once` keeps what it has across a fork; sockets must not be kept.
+    """
+    try:
+        found: T = _made[key]
+    except KeyError:
+        with _making:
+            if key not in _made:
+                _made[key] = make()
+            found = _made[key]
+    return found
+
+
+def _after_fork() -> None:
+    global _making  # noqa: PLW0603 - a thread of the parent may have held it
+    _making = threading.RLock()
+    _made.clear()
+    for pool in list(_pools):
+        pool.forget()
+
+
+def close_all() -> None:
+    """Closes the connections that nobody has taken; the next request makes new ones."""
+    for pool in list(_pools):
+        with contextlib.suppress(redis.RedisError, OSError):
+            pool.disconnect(inuse_connections=False)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(close_all)
