@@ -1,8 +1,8 @@
 """Written once, run twice: the same steps as plain calls, or awaited.
 
 A *flow* is a generator that yields what it wants done and receives the outcome: an engine's
-method (:func:`ask`), a pause (:class:`Pause`), somebody's function (:class:`Run`). It does
-no I/O itself, so one text serves ``get`` and ``aget``::
+method (:func:`ask`), another object's (:func:`call`), a pause (:class:`Pause`), somebody's
+function (:class:`Run`). It does no I/O itself, so one text serves ``get`` and ``aget``::
 
     def _move(self, old, new):
         raw = yield ask("get", old)
@@ -36,6 +36,14 @@ class Ask(NamedTuple):
     kwargs: dict[str, Any]
 
 
+class Call(NamedTuple):
+    """Call this method of that object, which has an ``a`` twin of it."""
+
+    target: Any
+    method: str
+    args: tuple[Any, ...]
+
+
 class Pause(NamedTuple):
     """Let others run for so long."""
 
@@ -48,7 +56,7 @@ class Run(NamedTuple):
     function: Callable[[], Any]
 
 
-Step = Ask | Pause | Run
+Step = Ask | Call | Pause | Run
 Flow = Generator[Step, Any, R]
 
 
@@ -64,6 +72,10 @@ class Host(Protocol):
 
 def ask(method: str, *args: Any, **kwargs: Any) -> Ask:
     return Ask(method, args, kwargs)
+
+
+def call(target: Any, method: str, *args: Any) -> Call:
+    return Call(target, method, args)
 
 
 def run(flow: Flow[R], engine: Any, clock: Clock) -> R:
@@ -118,6 +130,8 @@ def twins(
 def _done(step: Step, engine: Any, clock: Clock) -> Any:
     if isinstance(step, Ask):
         return getattr(engine, step.method)(*step.args, **step.kwargs)
+    if isinstance(step, Call):
+        return getattr(step.target, step.method)(*step.args)
     if isinstance(step, Pause):
         return clock.sleep(step.seconds)
     return step.function()
@@ -129,6 +143,8 @@ async def _adone(step: Step, engine: Any, clock: Clock) -> Any:
             twin = f"a{step.method.strip('_')}"  # "alen" for "__len__"
             return await getattr(engine, twin)(*step.args, **step.kwargs)
         return getattr(engine, step.method)(*step.args, **step.kwargs)
+    if isinstance(step, Call):
+        return await getattr(step.target, f"a{step.method}")(*step.args)
     if isinstance(step, Pause):
         return await clock.asleep(step.seconds)
     result = step.function()
