@@ -111,7 +111,8 @@ class HeaderCodec:
             if payload is not None:
                 return serializer.number, payload
         raise Unencodable(
-            f"a {type(value).__name__} like this has no exact form, and pickle is not allowed"
+            f"this {type(value).__name__} has no exact form (it is, or holds, another type, or"
+            " itself), and pickle is not allowed"
         )
 
     def decode(self, raw: bytes) -> Any:
@@ -199,7 +200,7 @@ def reads_pickles(options: CacheOptions) -> bool:
 def _serializers(options: CacheOptions) -> tuple[Serializer, ...]:
     chosen = CHOICES[options.serializer]
     if not reads_pickles(options):
-        return tuple(each for each in chosen if each is not PICKLE)
+        return CHOICES["exact"] if PICKLE in chosen else chosen
     if options.sign_keys:
         signed = _signed(Signer(options.sign_keys))
         return tuple(signed if each is PICKLE else each for each in chosen)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearcache import _core
-from nearcache.codec import json_text, msgpack_types
+from nearcache.codec import json_text, msgpack_types, unshared
 from nearcache.codec.errors import refusing
 
 Dump = Callable[[Any], bytes | None]  # None: this value is not for this serializer
@@ -75,6 +75,7 @@ def dump_pickle(value: Any) -> bytes:
 BYTES = Serializer(0, "bytes", _dump_bytes, _load_bytes)
 STR = Serializer(1, "str", _dump_str, bytes.decode)
 EXACT = Serializer(2, "exact", _core.encode, _core.decode)
+TREE = Serializer(2, "exact", unshared.dump, _core.decode)  # a second try, where pickle is not
 PICKLE = Serializer(3, "pickle", dump_pickle, pickle.loads)
 JSON = Serializer(4, "json", refusing("json", json_text.dump), json_text.load)
 UJSON = Serializer(5, "ujson", refusing("ujson", json_text.dump_ujson), json_text.load_ujson)
@@ -89,6 +90,6 @@ CHOICES = {
     "json": (JSON,),
     "ujson": (UJSON,),
     "msgpack": (MSGPACK,),
-    "exact": (BYTES, STR, EXACT),
+    "exact": (BYTES, STR, EXACT, TREE),
 }
 """What an option's value stands for, in the order they are tried."""
