@@ -84,7 +84,17 @@ class Store:
     def check(self) -> list[str]:
         """Walks everything; every broken invariant is a line."""
     def lock_acquire(self, name: bytes, ttl_ms: int) -> int | None:
-        """A fencing token (> 0), or None if held. A dead holder's lock is free at once."""
+        """A fencing token (> 0), or None if held or waited for. A dead holder's lock is free at once."""
+    def lock_wait(
+        self, name: bytes, ticket: int | None, ttl_ms: int, wait_ms: int
+    ) -> tuple[int | None, int | None]:
+        """Waits in the lock's queue: (token, None), or (None, ticket) when `wait_ms` is over.
+
+        Ticket 0 is no place: all 1,024 of the store are taken, and whoever asks first gets the
+        lock. Raises EngineBusy.
+        """
+    def lock_leave(self, name: bytes, ticket: int) -> None:
+        """Gives a place in the queue up."""
     def lock_renew(self, name: bytes, token: int, ttl_ms: int) -> bool: ...
     def lock_release(self, name: bytes, token: int) -> bool: ...
 

@@ -5,12 +5,14 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::layout::{Config, Geometry, NAMED_LOCKS, control, header};
 use crate::lock::{Busy, Inherited, Locks, PATIENCE_MS, Wait};
+use crate::lock_queue::Waiting;
 use crate::mem::{Boxed, Counting, Mem};
-use crate::named_locks::NamedLocks;
+use crate::named_locks::{Census, NamedLocks, TableFull, Turn};
 use crate::process::{self, ProcessSlot};
 use crate::record::{self, MAX_KEY_BYTES};
 use crate::region::{OPEN_TIMEOUT, Region};
@@ -397,6 +399,8 @@ impl<M: Mem> Cache<M> {
         let live =
             self.shards().flat_map(|shard| [shard.live_words(SMALL), shard.live_words(MAIN)]);
         let shards = self.geometry.shards as u64;
+        // Without the mutex: a moment's answer.
+        let named_locks = self.named_locks(now_ms);
         stats.extend([
             ("items", self.len()),
             ("live_bytes", saturating_sum(live).saturating_mul(8)),
@@ -406,7 +410,8 @@ impl<M: Mem> Cache<M> {
             ("shards", shards),
             ("created_at_ms", self.mem.load(header::CREATED_MS, Relaxed)),
             ("processes", process::alive(&self.mem)),
-            ("locks_held", NamedLocks { mem: &self.mem }.held(now_ms)),
+            ("locks_held", named_locks.held()),
+            ("lock_waiters", named_locks.queue().waiters()),
         ]);
         stats
     }
@@ -420,11 +425,15 @@ impl<M: Mem> Cache<M> {
                 faults.push(format!("shard {number}: its lock is busy; not checked"));
             }
         }
+        let now_ms = crate::clock::now_ms();
+        if self.named(now_ms, wait, |locks| locks.check(&mut faults)).is_err() {
+            faults.push("named locks: their mutex is busy; not checked".to_owned());
+        }
         faults
     }
 
     /// Takes a named lock for at most `ttl_ms`: its fencing token, or `None` if
-    /// somebody else has it. Free at once when its holder's process is gone.
+    /// somebody else has it or waits for it. Free at once when its holder's process is gone.
     pub fn lock_acquire(
         &self,
         name: &[u8],
@@ -432,9 +441,44 @@ impl<M: Mem> Cache<M> {
         now_ms: u64,
         wait: Wait,
     ) -> Result<Option<u64>, LockTableError> {
-        self.named(wait, |locks| locks.acquire(name, ttl_ms, now_ms))
-            .map_err(|Busy| LockTableError::Busy)?
-            .map_err(|()| LockTableError::Full)
+        let acquired = self.named(now_ms, wait, |locks| locks.acquire(name, ttl_ms))?;
+        Ok(acquired?)
+    }
+
+    /// Takes a named lock if it is the caller's turn; else keeps its place in the queue for
+    /// `keep_ms`. `ticket` is that of the [`Waiting`] before, 0 at first.
+    pub fn lock_ask(
+        &self,
+        name: &[u8],
+        ticket: u64,
+        ttl_ms: u64,
+        keep_ms: u64,
+        now_ms: u64,
+        wait: Wait,
+    ) -> Result<Turn, LockTableError> {
+        let turn = self.named(now_ms, wait, |locks| locks.ask(name, ticket, ttl_ms, keep_ms))??;
+        if matches!(turn, Turn::Wait(Waiting { ticket: 0, .. })) {
+            self.count(Counter::LockPolls);
+        }
+        Ok(turn)
+    }
+
+    /// Sleeps until it is worth to ask again: at most as long as `waiting` says.
+    pub fn lock_sleep(&self, waiting: &Waiting, at_most: Duration) {
+        waiting.sleep(&self.mem, at_most);
+    }
+
+    /// Gives a place in a queue up.
+    pub fn lock_leave(
+        &self,
+        name: &[u8],
+        ticket: u64,
+        now_ms: u64,
+        wait: Wait,
+    ) -> Result<(), Busy> {
+        let next = self.named(now_ms, wait, |locks| locks.leave(name, ticket))?;
+        self.wake(next);
+        Ok(())
     }
 
     /// Moves the deadline of a lock; false if it is no longer held with `token`.
@@ -446,7 +490,7 @@ impl<M: Mem> Cache<M> {
         now_ms: u64,
         wait: Wait,
     ) -> Result<bool, Busy> {
-        self.named(wait, |locks| locks.renew(name, token, ttl_ms, now_ms))
+        self.named(now_ms, wait, |locks| locks.renew(name, token, ttl_ms))
     }
 
     /// Lets go of a lock; false if it is no longer held with `token`.
@@ -457,12 +501,43 @@ impl<M: Mem> Cache<M> {
         now_ms: u64,
         wait: Wait,
     ) -> Result<bool, Busy> {
-        self.named(wait, |locks| locks.release(name, token, now_ms))
+        let released = self.named(now_ms, wait, |locks| locks.release(name, token))?;
+        self.wake(released.flatten());
+        Ok(released.is_some())
     }
 
-    fn named<R>(&self, wait: Wait, work: impl FnOnce(NamedLocks<M>) -> R) -> Result<R, Busy> {
-        let number = self.geometry.shards;
-        self.locks.with(number, wait, |_| work(NamedLocks { mem: &self.mem }))
+    fn named<R>(
+        &self,
+        now_ms: u64,
+        wait: Wait,
+        work: impl FnOnce(NamedLocks<M>) -> R,
+    ) -> Result<R, Busy> {
+        let (number, locks) = (self.geometry.shards, self.named_locks(now_ms));
+        self.locks.with(number, wait, |_| work(locks))
+    }
+
+    fn named_locks(&self, now_ms: u64) -> NamedLocks<'_, M> {
+        let me = self.identity();
+        NamedLocks { mem: &self.mem, me, now_ms, census: Census::new(me) }
+    }
+
+    /// Wakes a waiter whose bell was rung; not under the mutex, which it would only wait for.
+    fn wake(&self, bell: Option<usize>) {
+        if let Some(at) = bell {
+            self.mem.wake(at);
+        }
+    }
+
+    /// Of this process, a child that was forked without [`Cache::enter_process`] included: it
+    /// must not hold its parent's locks.
+    fn identity(&self) -> u64 {
+        let known = self.identity.load(Relaxed);
+        if (known >> 32) as u32 == std::process::id() {
+            return known;
+        }
+        let identity = process::identity_of_this_process();
+        self.identity.store(identity, Relaxed);
+        identity
     }
 
     #[inline]
@@ -594,6 +669,18 @@ pub enum LockTableError {
     Busy,
     /// All 1,024 locks are held.
     Full,
+}
+
+impl From<Busy> for LockTableError {
+    fn from(_: Busy) -> Self {
+        Self::Busy
+    }
+}
+
+impl From<TableFull> for LockTableError {
+    fn from(_: TableFull) -> Self {
+        Self::Full
+    }
 }
 
 const _: () = assert!(NAMED_LOCKS == 1024);

@@ -4,6 +4,7 @@
 //! file    page 0         header: frozen prefix, gates, configuration
 //!         8 pages        statistics, 256 processes x 128 bytes
 //!         16 pages       named locks, 1024 x 64 bytes
+//!         16 pages       places in their queues, 1024 x 64 bytes
 //!         shards         n x shard_bytes, each page aligned
 //!
 //! shard   line 0-1       mutex (128 bytes reserved)
@@ -36,7 +37,7 @@
 use crate::error::Error;
 
 /// In the file name and the header; a new one for any change of layout.
-pub const LAYOUT_VERSION: u64 = 1;
+pub const LAYOUT_VERSION: u64 = 2;
 /// The smallest file there is.
 pub const MIN_SIZE_BYTES: u64 = 1 << 20;
 const MAX_SIZE_BYTES: u64 = 1 << 40;
@@ -91,6 +92,11 @@ pub(crate) mod header {
     pub const MEAN_ITEM: usize = 14;
     /// Counter of fencing tokens.
     pub const TOKEN: usize = 16;
+    /// Counter of arrivals in the queues of named locks.
+    pub const TICKET: usize = 17;
+    /// Slots of named locks, and places in their queues, at and above these are free.
+    pub const LOCKS_USED: usize = 18;
+    pub const PLACES_USED: usize = 19;
     /// Totals of processes that are gone, one word a counter.
     pub const RETIRED: usize = 32;
     /// Mutex of the named-lock table.
@@ -105,8 +111,11 @@ pub(crate) const PROCESSES: usize = WORDS_PER_PAGE;
 pub(crate) const NAMED_LOCKS: usize = 1024;
 pub(crate) const NAMED_LOCK_WORDS: usize = 8;
 pub(crate) const NAMED_LOCK_TABLE: usize = PROCESSES + PROCESS_SLOTS * PROCESS_WORDS;
-const SHARDS_AT: usize = NAMED_LOCK_TABLE + NAMED_LOCKS * NAMED_LOCK_WORDS;
-const _: () = assert!(SHARDS_AT == 25 * WORDS_PER_PAGE, "file format: bump LAYOUT_VERSION");
+pub(crate) const LOCK_PLACES: usize = 1024;
+pub(crate) const LOCK_PLACE_WORDS: usize = 8;
+pub(crate) const LOCK_PLACE_TABLE: usize = NAMED_LOCK_TABLE + NAMED_LOCKS * NAMED_LOCK_WORDS;
+const SHARDS_AT: usize = LOCK_PLACE_TABLE + LOCK_PLACES * LOCK_PLACE_WORDS;
+const _: () = assert!(SHARDS_AT == 41 * WORDS_PER_PAGE, "file format: bump LAYOUT_VERSION");
 
 /// Words of a shard's control lines.
 pub(crate) mod control {

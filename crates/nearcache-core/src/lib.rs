@@ -55,6 +55,7 @@ mod ghost;
 mod glob;
 mod layout;
 mod lock;
+mod lock_queue;
 mod machine;
 pub mod mem;
 #[cfg(test)]
@@ -74,6 +75,8 @@ pub use error::Error;
 pub use glob::glob_match;
 pub use layout::{Config, DEFAULT_MEAN_ITEM_BYTES, LAYOUT_VERSION, MIN_SIZE_BYTES};
 pub use lock::{Busy, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait};
+pub use lock_queue::Waiting;
+pub use named_locks::Turn;
 pub use record::{TAG_DIGITS, TAG_INT};
 pub use shard::{Buffer, Found, Item, Key, Place};
 pub use stats::Counter;

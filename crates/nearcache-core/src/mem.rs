@@ -10,6 +10,10 @@
 //! in the tests.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+/// How long a wait lasts where nobody can be woken.
+const WITHOUT_WAKE_UPS: Duration = Duration::from_millis(5);
 
 /// Memory made of 64-bit words, addressed by word number.
 pub trait Mem {
@@ -46,6 +50,16 @@ pub trait Mem {
 
     /// Asks for a cache line that will be read soon.
     fn prefetch(&self, _at: usize) {}
+
+    /// Sleeps for `at_most`, or until [`Mem::wake`] of this word; not at all if the low half
+    /// of the word is another than that of `seen`. May end early; where there are no
+    /// wake-ups, after a moment.
+    fn wait(&self, _at: usize, _seen: u64, at_most: Duration) {
+        std::thread::sleep(at_most.min(WITHOUT_WAKE_UPS));
+    }
+
+    /// Wakes all who wait for this word, in whatever process.
+    fn wake(&self, _at: usize) {}
 }
 
 /// A mapped file, or any other memory that outlives its user.
@@ -164,6 +178,28 @@ impl Mem for Mapped {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = at;
     }
+
+    #[cfg(target_os = "linux")]
+    fn wait(&self, at: usize, seen: u64, at_most: Duration) {
+        let timeout = libc::timespec {
+            tv_sec: at_most.as_secs().min(i32::MAX as u64) as _,
+            tv_nsec: at_most.subsec_nanos() as _,
+        };
+        // Whatever it returns (woken, too late, changed already, a signal): the caller looks.
+        // SAFETY: four bytes in bounds (`address`), mapped for ever (M1); the kernel reads
+        // them atomically (M2). Not private: the waker may be another process.
+        unsafe {
+            let word = self.address(at);
+            let (wait, seen) = (libc::FUTEX_WAIT, seen as u32);
+            libc::syscall(libc::SYS_futex, word, wait, seen, &timeout);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn wake(&self, at: usize) {
+        // SAFETY: the address is in bounds and only names the word; nothing is accessed.
+        unsafe { libc::syscall(libc::SYS_futex, self.address(at), libc::FUTEX_WAKE, i32::MAX) };
+    }
 }
 
 /// Memory of this process alone.
@@ -223,6 +259,13 @@ macro_rules! forward {
         fn fence(&self, order: Ordering) {
             self.$inner.fence(order);
         }
+        fn wait(&self, at: usize, seen: u64, at_most: Duration) {
+            self.$inner.wait(at, seen, at_most);
+        }
+        fn wake(&self, at: usize) {
+            self.$before();
+            self.$inner.wake(at);
+        }
     };
 }
 
@@ -234,7 +277,7 @@ impl Mem for Boxed {
     forward!(mapped, before_write: nothing);
 }
 
-/// Kills this process before the k-th write: crash injection.
+/// Kills this process before the k-th write (or wake-up): crash injection.
 #[derive(Clone, Debug)]
 pub struct Counting {
     inner: Mapped,

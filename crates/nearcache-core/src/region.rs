@@ -23,8 +23,9 @@ use crate::files::{
     open_private, private_directory, remove_if_there, reserve, try_range, with_suffix,
 };
 use crate::layout::{
-    Config, Geometry, LAYOUT_VERSION, MAGIC, NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS,
-    PROCESS_SLOTS, PROCESS_WORDS, PROCESSES, READY, header,
+    Config, Geometry, LAYOUT_VERSION, LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, MAGIC,
+    NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, PROCESS_SLOTS, PROCESS_WORDS, PROCESSES,
+    READY, header,
 };
 use crate::lock::Locks;
 #[cfg(target_os = "linux")]
@@ -377,6 +378,9 @@ fn forget_processes(mapped: &Mapped) {
     }
     for slot in 0..NAMED_LOCKS {
         mapped.store(NAMED_LOCK_TABLE + slot * NAMED_LOCK_WORDS, 0, Relaxed);
+    }
+    for place in 0..LOCK_PLACES {
+        mapped.store(LOCK_PLACE_TABLE + place * LOCK_PLACE_WORDS, 0, Relaxed);
     }
 }
 

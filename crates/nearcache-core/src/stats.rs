@@ -67,9 +67,11 @@ pub enum Counter {
     Undecodable,
     /// The file was gone or useless and could not be made anew; tried again each second.
     ReopenFailed,
+    /// Times a named lock was asked for without a place in its queue: all 1,024 were taken.
+    LockPolls,
 }
 
-pub(crate) const COUNTER_NAMES: [&str; 12] = [
+pub(crate) const COUNTER_NAMES: [&str; 13] = [
     "hits",
     "misses",
     "expired",
@@ -82,4 +84,5 @@ pub(crate) const COUNTER_NAMES: [&str; 12] = [
     "damaged",
     "undecodable",
     "reopen_failed",
+    "lock_polls",
 ];

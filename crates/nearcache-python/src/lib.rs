@@ -1,7 +1,7 @@
 //! `nearcache._core`: the shared-memory store as Python sees it.
 //!
 //! ```text
-//!  store.rs  Store: bytes in, bytes out; an Engine
+//!  store.rs  Store: bytes in, bytes out; an Engine    lock_wait.rs  its waits for named locks
 //!  fused.rs  FusedCache: Django's methods    near.rs  kept objects
 //!  redis.rs  RedisCommands: packed commands, decoded replies    resp.rs  their form
 //!  arguments.rs  keys.rs  timeout.rs  what Django's methods are given
@@ -19,6 +19,7 @@ mod exact;
 mod fused;
 mod gil;
 mod keys;
+mod lock_wait;
 mod near;
 mod python;
 mod python_codec;

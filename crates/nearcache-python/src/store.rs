@@ -10,8 +10,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 
+use crate::lock_wait::{Answer, LockWait, table_full};
 use crate::near::Near;
-use crate::python::{self, DATA_ERROR, ENGINE_BUSY, REGION_ERROR, REGION_FULL};
+use crate::python::{self, DATA_ERROR, REGION_ERROR, REGION_FULL};
 use crate::shared::{Deadline, Now, Shared, atomically, with_buffer};
 use crate::value::{join, outside_len, split};
 
@@ -284,10 +285,24 @@ impl Store {
             Err(LockTableError::Busy) => Err(Busy),
             Err(LockTableError::Full) => Ok(Err(())),
         };
-        atomically(py, acquire)?.map_err(|()| {
-            let text = "all 1,024 named locks are held; release some or give them shorter times";
-            python::error(py, &ENGINE_BUSY, text.to_owned())
-        })
+        atomically(py, acquire)?.map_err(|()| table_full(py))
+    }
+
+    fn lock_wait(
+        &self,
+        py: Python<'_>,
+        name: &[u8],
+        ticket: Option<u64>,
+        ttl_ms: u64,
+        wait_ms: u64,
+    ) -> PyResult<Answer> {
+        let ticket = ticket.unwrap_or(0);
+        LockWait { shared: &self.shared, name, ttl_ms, ticket }.run(py, wait_ms)
+    }
+
+    fn lock_leave(&self, py: Python<'_>, name: &[u8], ticket: u64) -> PyResult<()> {
+        let now = self.shared.now();
+        atomically(py, |wait| now.cache.lock_leave(name, ticket, now.now_ms, wait))
     }
 
     fn lock_renew(&self, py: Python<'_>, name: &[u8], token: u64, ttl_ms: u64) -> PyResult<bool> {

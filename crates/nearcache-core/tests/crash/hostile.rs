@@ -20,7 +20,7 @@ const BATCH: u64 = 50;
 const LIMIT: Duration = Duration::from_secs(5);
 const WORD: usize = 8;
 const PAGE: usize = 4096;
-const FIRST_SHARD: usize = 25 * PAGE;
+const FIRST_SHARD: usize = 41 * PAGE;
 /// Control words, page table, descriptors and index: where a shard's few words
 /// that matter most are.
 const SHARD_FRONT: usize = 64 * 1024;

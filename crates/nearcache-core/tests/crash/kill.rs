@@ -118,7 +118,7 @@ fn all_stores_of(operation: &Operation) -> usize {
 /// What the kernel has written into the mutex of the first shard.
 fn owner_died_in_the_lock(base: &Path) -> bool {
     use std::os::unix::fs::FileExt;
-    const FIRST_SHARD: u64 = 25 * 4096;
+    const FIRST_SHARD: u64 = 41 * 4096;
     // Of <linux/futex.h>.
     const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
     let mut word = [0; 4];

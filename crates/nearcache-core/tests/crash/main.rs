@@ -12,6 +12,7 @@ mod creation;
 mod hostile;
 mod kill;
 mod kill_twice;
+mod lock_queue;
 mod named_lock;
 mod operations;
 mod strangers;
@@ -36,6 +37,10 @@ const TESTS: &[Test] = &[
     (
         "killed_around_a_named_lock_it_is_held_by_a_living_process_or_free",
         named_lock::before_every_store,
+    ),
+    (
+        "killed_in_a_lock_s_queue_those_who_live_are_served_in_their_order",
+        lock_queue::before_every_store,
     ),
     ("killed_while_the_file_is_made_the_next_process_makes_it", creation::killed_at_any_time),
     ("what_a_killed_maker_left_behind_is_no_obstacle", creation::leftovers_are_no_obstacle),

@@ -38,7 +38,7 @@ const STRANGERS: &[Stranger] = &[
         put_file(base, &[file, vec![0; 4096]].concat());
     }),
     ("a lock of another kind", |base, file| {
-        put_file(base, &with_word(file, 25 * 512 + 2, 0x20));
+        put_file(base, &with_word(file, 41 * 512 + 2, 0x20));
     }),
     ("a directory", |base, _| std::fs::create_dir(data_file(base)).unwrap()),
     ("a symbolic link", |base, file| {
