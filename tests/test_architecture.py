@@ -19,6 +19,7 @@ SMALL_PARTS = {
     "flight",
     "flows",
     "keys",
+    "leases",
     "locks",
     "metrics",
     "options",

@@ -114,17 +114,23 @@ class Engine(Protocol):
         """Walks everything; every broken invariant is a line."""
 
     def lock_acquire(self, name: bytes, ttl_ms: int) -> int | None:
-        """A fencing token above every earlier one, or None if somebody holds the lock.
+        """A fencing token above every earlier one of this lock, or None if somebody holds the
+        lock, or waits for it.
 
-        The lock is free again when released, when its time runs out, and at once when the
-        process that holds it is gone. Names live apart from keys.
+        The lock is free again when released and when its time runs out; where the engine can
+        know, also at once when the process that holds it is gone. An engine that cannot has
+        ``lock_ttl_ms``, the time of locks made without one. Names live apart from keys:
+        ``clear`` and ``scan`` do not know them.
         """
 
     def lock_renew(self, name: bytes, token: int, ttl_ms: int) -> bool:
-        """True if the lock was still held under that token."""
+        """True if the lock was still held under that token, and then for ``ttl_ms`` from now."""
 
     def lock_release(self, name: bytes, token: int) -> bool:
-        """True if the lock was still held under that token."""
+        """True if the lock was still held under that token.
+
+        Repeated, because the first answer got lost, it may say True again.
+        """
 
     def lock_wait(
         self, name: bytes, ticket: int | None, ttl_ms: int, wait_ms: int
@@ -133,9 +139,10 @@ class Engine(Protocol):
 
         Without a ticket the caller joins the end. It waits ``wait_ms`` at most, woken when the
         lock comes to it: ``(token, None)`` then; otherwise ``(None, ticket)``, and its place is
-        kept for the next call. A place is lost when its process is gone, or when nobody asks
-        for it for two seconds. 0 does not wait: for callers that must not block their thread.
+        kept for the next call. It may return early. Others go past a place when its process is
+        gone, and when nobody has asked for it for two seconds; who then comes back has the old
+        place or the last one. 0 does not wait: for callers that must not block their thread.
         """
 
     def lock_leave(self, name: bytes, ticket: int) -> None:
-        """Gives the place in the queue up."""
+        """Gives the place in the queue up, and the lock if it has just come to that place."""

@@ -204,18 +204,36 @@ class Extras(BaseCache):
         timeout: float | None = None,
         blocking_timeout: float | None = None,
         version: int | None = None,
+        *,
+        wait: float | None = None,
+        blocking: bool = True,
+        auto_renew: bool = True,
+        max_hold: float | None = None,
+        reentrant: bool = False,
+        sleep: float | None = None,
+        thread_local: bool = True,
     ) -> Lock:
-        """A lock of that name, to be held by one caller on this host at a time.
+        """A lock of that name: one holder among all who share the store, first come first served.
 
-        ``timeout``: seconds until it is free again although nobody released it; None for
-        "until its process ends". ``blocking_timeout``: seconds to wait for it; None for as
-        long as it takes. Use it as ``with`` or ``async with``.
+        Use it as ``with`` or ``async with``; see :mod:`nearcache.locks`, and ``docs/locks.md``.
+
+        ``timeout``: seconds until it is free again if its holder dies; a living holder's time
+        is renewed, unless ``auto_renew`` is False, and for ``max_hold`` seconds at most. None:
+        shared memory frees it when the holder's process is gone, Redis after 30 s.
+        ``wait`` (``blocking_timeout``): seconds to wait for it, None for as long as it takes.
+        ``blocking=False`` is ``wait=0``. ``reentrant``: the thread or task that holds it may
+        come in again. ``sleep`` and ``thread_local`` are taken and not needed: nobody polls,
+        and a lock object may be released in another thread.
         """
+        wait_s = blocking_timeout if wait is None else wait
         return Lock(
             self.engine,
             self._raw_key(key, version),
             timeout_s=timeout,
-            wait_s=blocking_timeout,
+            wait_s=wait_s if blocking else 0.0,
+            auto_renew=auto_renew,
+            max_hold_s=max_hold,
+            reentrant=reentrant,
             clock=self.clock,
             counters=self.counters,
         )

@@ -20,6 +20,9 @@ from nearcache.keys import glob_regex
 _COUNTER = re.compile(rb"-?(0|[1-9][0-9]*)")
 _INT64 = range(-(2**63), 2**63)
 
+PLACE_KEPT_MS = 2000
+"""So long a place in a lock's queue waits for its owner to ask again."""
+
 
 @dataclass
 class _Item:
@@ -34,6 +37,12 @@ class _Held:
     until_ms: int
 
 
+@dataclass
+class _Place:
+    ticket: int
+    kept_until_ms: int
+
+
 class MemoryEngine:
     """See :mod:`nearcache.engine`."""
 
@@ -42,8 +51,10 @@ class MemoryEngine:
         self._max_item_bytes = max_item_bytes
         self._items: dict[bytes, _Item] = {}
         self._held: dict[bytes, _Held] = {}
+        self._queues: dict[bytes, list[_Place]] = {}
         self._last_version = 0
         self._last_token = 0
+        self._last_ticket = 0
         self._lock = threading.RLock()
 
     def get(self, key: bytes) -> bytes | None:
@@ -164,12 +175,30 @@ class MemoryEngine:
 
     def lock_acquire(self, name: bytes, ttl_ms: int) -> int | None:
         with self._lock:
-            held = self._held.get(name)
-            if held and held.until_ms > self._clock.now_ms():
-                return None
-            self._last_token += 1
-            self._held[name] = _Held(self._last_token, self._clock.now_ms() + ttl_ms)
-            return self._last_token
+            return None if self._first_locked(name) else self._take_locked(name, ttl_ms)
+
+    def lock_wait(
+        self, name: bytes, ticket: int | None, ttl_ms: int, wait_ms: int
+    ) -> tuple[int | None, int | None]:
+        """Waits by looking every millisecond of the clock."""
+        with self._lock:
+            place = self._place_locked(name, ticket)
+        for left_ms in range(wait_ms, -1, -1):
+            with self._lock:
+                place.kept_until_ms = self._clock.now_ms() + PLACE_KEPT_MS
+                if self._first_locked(name) is place:
+                    token = self._take_locked(name, ttl_ms)
+                    if token is not None:
+                        self._queues[name].remove(place)
+                        return token, None
+            if left_ms:
+                self._clock.sleep(0.001)
+        return None, place.ticket
+
+    def lock_leave(self, name: bytes, ticket: int) -> None:
+        with self._lock:
+            queue = self._queues.get(name, [])
+            queue[:] = [place for place in queue if place.ticket != ticket]
 
     def lock_renew(self, name: bytes, token: int, ttl_ms: int) -> bool:
         with self._lock:
@@ -181,6 +210,29 @@ class MemoryEngine:
     def lock_release(self, name: bytes, token: int) -> bool:
         with self._lock:
             return self._holds_locked(name, token) and bool(self._held.pop(name))
+
+    def _take_locked(self, name: bytes, ttl_ms: int) -> int | None:
+        held = self._held.get(name)
+        if held and held.until_ms > self._clock.now_ms():
+            return None
+        self._last_token += 1
+        self._held[name] = _Held(self._last_token, self._clock.now_ms() + ttl_ms)
+        return self._last_token
+
+    def _place_locked(self, name: bytes, ticket: int | None) -> _Place:
+        queue = self._queues.setdefault(name, [])
+        for place in queue:
+            if place.ticket == ticket:
+                return place
+        self._last_ticket += 1
+        queue.append(_Place(self._last_ticket, self._clock.now_ms() + PLACE_KEPT_MS))
+        return queue[-1]
+
+    def _first_locked(self, name: bytes) -> _Place | None:
+        now_ms = self._clock.now_ms()
+        queue = self._queues.get(name, [])
+        queue[:] = [place for place in queue if place.kept_until_ms > now_ms]
+        return queue[0] if queue else None
 
     def _live_locked(self, key: bytes) -> _Item | None:
         item = self._items.get(key)
