@@ -17,6 +17,7 @@ from nearcache import __version__
 from nearcache.errors import NearcacheError
 
 NOUNS = {
+    "codec": ("nearcache.cli.codec", "codec"),
     "lab": ("nearcache.cli.lab", "lab"),
     "shm": ("nearcache.cli.shm", "shm"),
 }
@@ -51,7 +52,13 @@ class Nouns(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # Not click's own: it would import every noun, and fail where an extra is missing.
         with formatter.section("Commands"):
-            formatter.write_dl([("lab", "Measure caches."), ("shm", "Look into a shared cache.")])
+            formatter.write_dl(
+                [
+                    ("codec", "Choose how values become bytes."),
+                    ("lab", "Measure caches."),
+                    ("shm", "Look into a shared cache."),
+                ]
+            )
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -46,10 +46,12 @@ def _dump_fast(value: Any) -> bytes:
         fast: bytes = orjson.dumps(value, option=options)
     except TypeError:
         return _dump_plain(value)
-    if b"null" in fast:  # a None, or a NaN that should stay one
-        plain = _dump_plain(value)
-        return plain if any(word in plain for word in _NOT_JSON) else fast
-    return fast
+    # A null is a None, or a NaN that should stay one. Reading it back tells sooner than writing
+    # again; a tuple comes back as a list, and is then written again to know.
+    if b"null" not in fast or orjson.loads(fast) == value:
+        return fast
+    plain = _dump_plain(value)
+    return plain if any(word in plain for word in _NOT_JSON) else fast
 
 
 def _load_fast(payload: bytes) -> Any:

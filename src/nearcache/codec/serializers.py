@@ -8,7 +8,8 @@
      4  json      what JSON holds: tuples come back as lists, keys as text
      5  ujson     the same, by another library; it also takes Decimals, and gives floats
      6  msgpack   exact types, see :mod:`~nearcache.codec.msgpack_types`
-     7            kept free: a value with facts of its own around it (stampede protection)
+     7  envelope  a value with what stampede protection knows of it in front, see
+                  :mod:`~nearcache.codec.envelope`
      8  signed    a signature and a pickle, see :mod:`~nearcache.codec.signing`
     13            never: with compressor 7 its header would be 0xfd, where an .xz begins, and
                   :mod:`~nearcache.codec.foreign` has to tell them apart
@@ -80,6 +81,7 @@ PICKLE = Serializer(3, "pickle", dump_pickle, pickle.loads)
 JSON = Serializer(4, "json", refusing("json", json_text.dump), json_text.load)
 UJSON = Serializer(5, "ujson", refusing("ujson", json_text.dump_ujson), json_text.load_ujson)
 MSGPACK = Serializer(6, "msgpack", refusing("msgpack", msgpack_types.dump), msgpack_types.load)
+ENVELOPE = 7
 SIGNED = 8
 
 SERIALIZERS = {each.number: each for each in (BYTES, STR, EXACT, PICKLE, JSON, UJSON, MSGPACK)}

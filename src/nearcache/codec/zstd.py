@@ -96,17 +96,17 @@ class Dictionaries:
 
     def __init__(self, paths: Sequence[str], level: int) -> None:
         self._by_id: dict[int, Zstd] = {}
-        self._first: Zstd | None = None
         for path in paths:
             data = _dictionary(path)
-            coder = self._by_id.setdefault(data.dict_id(), Zstd(level, data))
-            self._first = self._first or coder
+            self._by_id.setdefault(data.dict_id(), Zstd(level, data))
+        self._first = next(iter(self._by_id.values()))
 
     def pack(self, payload: bytes) -> bytes:
-        assert self._first is not None
         return self._first.pack(payload)
 
     def unpack(self, payload: bytes, max_bytes: int) -> bytes:
+        if len(self._by_id) == 1:  # zstd itself refuses a frame that needs another
+            return self._first.unpack(payload, max_bytes)
         wanted = library("zstandard").get_frame_parameters(payload).dict_id
         if wanted not in self._by_id:
             raise ValueError(f"needs dictionary {wanted}, which is not in compress_dictionary")
