@@ -176,7 +176,7 @@ def compare(
     dictionary: str | None,
     as_json: bool,
 ) -> None:
-    """Show size and speed of every serializer with every compressor, on your values.
+    """Measure serializers and compressors: size and speed on your values.
 
     Every value is compressed, however small. Times are of one process with nothing else to
     do; `nearcache lab` measures whole caches.
