@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nearcache.engines.shm import SUFFIX
 from tests.torture.conftest import Start, line, owner_deaths
 
 Run = Callable[..., str]
@@ -146,7 +147,7 @@ def test_openers_that_are_killed_while_they_make_the_file_leave_one_good_file(
         assert cache.check() == []
     """
     run(code)
-    assert {path.name.partition(".")[2] for path in memory_path.iterdir()} == {"v1.seg", "lock"}
+    assert {path.name.partition(".")[2] for path in memory_path.iterdir()} == {SUFFIX[1:], "lock"}
 
 
 @pytest.mark.parametrize("deleted", [{".seg"}, {".seg", ".lock"}], ids=["data", "data and lock"])
