@@ -1,4 +1,7 @@
-"""Where a Redis is and how to reach it: frozen values, made before anything connects."""
+"""Where a Redis is and how to reach it: frozen values, made before anything connects.
+
+:func:`parse_target` (in :mod:`.location`) makes them of what users write.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ class Address:
     path: str = ""
 
     def __str__(self) -> str:
-        return self.path or f"{self.host}:{self.port}"
+        if self.path:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,8 @@ class Target:
     password: str | None = field(default=None, repr=False)
     sentinel_username: str | None = None
     sentinel_password: str | None = field(default=None, repr=False)
+    sentinel_kwargs: tuple[tuple[str, Any], ...] = field(default=(), repr=False, hash=False)
+    """Everything else for redis-py's connections to sentinels (``ssl``), sorted by name."""
     tls: bool = False
     protocol: Literal[2, 3] = 2
     parser: Literal["hiredis", "python"] | None = None
@@ -51,5 +58,8 @@ class Target:
     breaker_s: float = 1.0
     """How long an open circuit answers at once; then one caller tries."""
     keepalive: bool = True
-    connection_kwargs: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
-    """Everything else for redis-py's connection class, TLS files among it, sorted by name."""
+    connection_kwargs: tuple[tuple[str, Any], ...] = field(default=(), repr=False, hash=False)
+    """Everything else for redis-py's connection class, TLS files among it, sorted by name.
+
+    Not hashed: values may be lists, dicts or objects, which compare well enough.
+    """
