@@ -130,10 +130,10 @@ class Lease:
 class _Debt:
     """Something the store has to be told, until when it matters."""
 
-    def __init__(self, act: Callable[[], object], until_s: float) -> None:
+    def __init__(self, act: Callable[[], object], due_at_s: float, until_s: float) -> None:
         self.act = act
+        self.due_at_s = due_at_s
         self.until_s = until_s
-        self.due_at_s = 0.0
         self.pause_s = RETRY_S[0]
 
     def pay(self) -> bool:
@@ -168,11 +168,15 @@ class Keeper:
         with self._changed:
             self._leases.discard(lease)
 
-    def later(self, act: Callable[[], object], for_s: float) -> None:
-        """Calls ``act`` in the keeper's thread, again while it raises EngineUnavailable."""
+    def later(self, act: Callable[[], object], for_s: float, after_s: float = 0.0) -> None:
+        """Calls ``act`` in the keeper's thread, again while it raises EngineUnavailable.
+
+        For ``for_s`` seconds at most, and the first time ``after_s`` seconds from now.
+        """
+        due_at_s = time.monotonic() + after_s
         with self._changed:
-            self._debts.append(_Debt(act, time.monotonic() + for_s))
-            self._wake_by_locked(0.0)
+            self._debts.append(_Debt(act, due_at_s, due_at_s + for_s))
+            self._wake_by_locked(due_at_s)
 
     def _wake_by_locked(self, at_s: float) -> None:
         if self._thread is None:

@@ -1,0 +1,171 @@
+"""Wake-ups for those of this process who wait for a named lock.
+
+The process listens to one Pub/Sub channel with a name of its own, on one connection of the
+bounded pool, in one daemon thread (greenlet); threads, greenlets and tasks wait for their
+*bell*. The connection is made when the first one has to wait, and given back when nobody has
+waited for ``IDLE_S``. A Pub/Sub message reaches a subscriber of any node of a cluster.
+
+Messages may get lost: none is kept for who is not connected. So whoever waits must also ask
+again by himself, at least every :meth:`Bells.longest_pause_s`: soon while nobody listens yet,
+or not now; seldom while the connection stands. When it is made, all bells ring once.
+
+*Rejected:* a list per waiter and BLPOP. It takes a connection for every waiter, 5,000
+greenlets included, and a push to somebody who just died leaves a list behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from nearcache.engines.redis.topology import Topology
+from nearcache.errors import EngineError
+
+logger = logging.getLogger("nearcache.redis")
+
+CHANNELS = b"nearcache:woken:"
+IDLE_S = 30.0
+LOOK_S = 1.0
+SILENT_S = 5.0
+"""After so long without a message the connection is asked whether it still stands."""
+FIRST_PAUSE_S = 0.005
+RETRY_S = (0.05, 2.0)
+
+
+class Bell:
+    """One waiter's."""
+
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+        self._wake: Callable[[], object] | None = None
+
+    def ring(self) -> None:
+        self._rung.set()
+        wake = self._wake
+        if wake is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                wake()
+
+    def heard(self, seconds: float) -> bool:
+        """True if it rang within that time, or before."""
+        return self._rung.wait(seconds)
+
+    async def aheard(self, seconds: float) -> bool:
+        """:meth:`heard` for a task."""
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+        self._wake = lambda: loop.call_soon_threadsafe(rung.set)
+        if self._rung.is_set():  # before there was somebody to wake
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                await rung.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._wake = None
+        return True
+
+
+class Bells:
+    """All bells of this process, for one topology. Making one connects to nothing."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.channel = CHANNELS + os.urandom(9).hex().encode()
+        self._topology = topology
+        self._hanging: dict[int, Bell] = {}
+        self._changing = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._standing = False
+        self._told = False
+        self._deaf_since_s = 0.0
+        self._used_at_s = 0.0
+
+    def hang(self, ticket: int) -> Bell:
+        """A bell that rings when the lock comes to that ticket."""
+        bell = self._hanging[ticket] = Bell()
+        return bell
+
+    def take_down(self, ticket: int) -> None:
+        self._hanging.pop(ticket, None)
+
+    def listen(self) -> None:
+        """Makes sure that somebody rings the bells; does not wait for it."""
+        self._used_at_s = time.monotonic()
+        if self._thread is not None:
+            return
+        with self._changing:
+            if self._thread is None:
+                self._deaf_since_s = self._used_at_s
+                self._thread = threading.Thread(
+                    target=self._serve, name="nearcache-bells", daemon=True
+                )
+                self._thread.start()
+
+    def longest_pause_s(self, usual_s: float) -> float:
+        """How long to wait for a bell before asking oneself."""
+        if self._standing:
+            return usual_s
+        deaf_s = time.monotonic() - self._deaf_since_s
+        return min(usual_s, FIRST_PAUSE_S + deaf_s / 2)
+
+    def _serve(self) -> None:
+        pause_s = RETRY_S[0]
+        while not self._ends():
+            try:
+                self._hear()
+            except (redis.RedisError, EngineError, OSError) as error:
+                pause_s = RETRY_S[0] if self._standing else min(2 * pause_s, RETRY_S[1])
+                self._deafened(error)
+                time.sleep(pause_s)
+
+    def _hear(self) -> None:
+        with contextlib.closing(self._topology.client().pubsub()) as channel:
+            channel.subscribe(self.channel)
+            heard_at_s, asked = time.monotonic(), False
+            while self._needed():
+                message = channel.get_message(timeout=LOOK_S)
+                now_s = time.monotonic()
+                if message is not None:
+                    heard_at_s, asked = now_s, False
+                    self._take(message)
+                elif asked and now_s - heard_at_s > 2 * SILENT_S:
+                    raise redis.ConnectionError("no answer to a PING on the Pub/Sub connection")
+                elif not asked and now_s - heard_at_s > SILENT_S:
+                    channel.ping()
+                    asked = True
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message["type"] == "message":
+            bell = self._hanging.get(int(message["data"]))
+            if bell is not None:
+                bell.ring()
+        elif message["type"] == "subscribe":
+            self._standing, self._told = True, False
+            # What was said before is lost: who waits asks once more.
+            for bell in list(self._hanging.values()):
+                bell.ring()
+
+    def _deafened(self, error: Exception) -> None:
+        if self._standing:
+            self._standing, self._deaf_since_s = False, time.monotonic()
+        if not self._told:  # once per change of state
+            self._told = True
+            logger.warning("no wake-ups for locks, so they are taken up later: %s", error)
+
+    def _needed(self) -> bool:
+        return bool(self._hanging) or time.monotonic() - self._used_at_s < IDLE_S
+
+    def _ends(self) -> bool:
+        with self._changing:
+            if self._needed():
+                return False
+            self._thread, self._standing = None, False
+            return True

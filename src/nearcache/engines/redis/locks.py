@@ -1,0 +1,157 @@
+"""Named locks over Redis: one round trip to acquire, one to release, a queue in between.
+
+What happens on the server is in :mod:`.lock_scripts`, and how waiters are woken in
+:mod:`.bells`. Every request may be repeated, and is: by the topology while it can, and by the
+keeper (:mod:`nearcache.leases`) when its answer got lost for good, as nobody else would
+know of a lock that was given out then.
+
+A waiter asks again at least every ``ASK_AGAIN_S``, and when the holder's time runs out, woken
+or not. So a wake-up that got lost, a holder or a first in the queue that was killed, and a
+server that came back empty cost less than a second.
+
+Redis does not know when a client's process is gone. So a lock made without a time has
+``lock_ttl_ms`` here, and is renewed like any other.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nearcache.engines.redis.bells import Bell, Bells
+from nearcache.engines.redis.faults import error_of
+from nearcache.engines.redis.lock_scripts import (
+    ACQUIRE,
+    LEAVE,
+    LOCK_KEYS,
+    RELEASE,
+    RENEW,
+    TAKE_MS,
+    WAIT,
+    lock_keys,
+)
+from nearcache.engines.redis.pool import once_here
+from nearcache.engines.redis.resp import ErrorReply
+from nearcache.engines.redis.scripts import Script, Word, unknown
+from nearcache.engines.redis.topology import SAFE, Reply, Topology
+from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
+from nearcache.flows import Flow, Host, call, twins
+from nearcache.leases import keeper
+
+__all__ = ["LOCK_KEYS", "RedisLocks"]
+
+ASK_AGAIN_S = 0.5
+RAN_OUT_S = (0.002, 0.020)
+"""So long after the holder's time a waiter asks, each a bit differently."""
+LEAVE_AGAIN_S = 1.0
+
+if TYPE_CHECKING:
+    Base = Host
+else:
+    Base = object
+
+
+class RedisLocks(Base):
+    """The lock methods of :class:`~nearcache.engine.Engine`, and their ``a`` twins."""
+
+    lock_ttl_ms = 30_000
+
+    topology: Topology
+
+    def _lock_acquire(self, name: bytes, ttl_ms: int) -> Flow[int | None]:
+        ticket = _new_ticket()
+        try:
+            token = yield from self._lock_script(ACQUIRE, name, ticket, ttl_ms)
+        except BaseException as error:
+            self._leave_later(name, ticket, ttl_ms, error)
+            raise
+        return token or None
+
+    lock_acquire, alock_acquire = twins(_lock_acquire)
+
+    def _lock_renew(self, name: bytes, token: int, ttl_ms: int) -> Flow[bool]:
+        return bool((yield from self._lock_script(RENEW, name, token, ttl_ms)))
+
+    lock_renew, alock_renew = twins(_lock_renew)
+
+    def _lock_release(self, name: bytes, token: int) -> Flow[bool]:
+        return bool((yield from self._lock_script(RELEASE, name, token)))
+
+    lock_release, alock_release = twins(_lock_release)
+
+    def _lock_wait(
+        self, name: bytes, ticket: int | None, ttl_ms: int, wait_ms: int
+    ) -> Flow[tuple[int | None, int | None]]:
+        bells = self._bells()
+        mine = ticket or _new_ticket()
+        # Hung up before asking, or a ring in between would not be heard.
+        bell = bells.hang(mine)
+        try:
+            token = yield from self._wait_for(bell, name, mine, ttl_ms, wait_ms)
+        except BaseException as error:
+            if ticket is None:  # else the caller knows it, and what to do
+                self._leave_later(name, mine, ttl_ms, error)
+            raise
+        finally:
+            bells.take_down(mine)
+        return (token, None) if token else (None, mine)
+
+    lock_wait, alock_wait = twins(_lock_wait)
+
+    def _wait_for(
+        self, bell: Bell, name: bytes, ticket: int, ttl_ms: int, wait_ms: int
+    ) -> Flow[int]:
+        """The token; 0 if the lock did not come in time."""
+        bells = self._bells()
+        asking = (WAIT, name, ticket, bells.channel, ttl_ms)
+        token, left_ms = yield from self._lock_script(*asking)
+        if token or not wait_ms:
+            return int(token)
+        bells.listen()
+        pause_s = min(wait_ms / 1000, bells.longest_pause_s(ASK_AGAIN_S) * random.uniform(0.8, 1.2))
+        if left_ms >= 0:
+            pause_s = min(pause_s, left_ms / 1000 + random.uniform(*RAN_OUT_S))
+        if not (yield call(bell, "heard", pause_s)):
+            return 0
+        token, _ = yield from self._lock_script(*asking)
+        return int(token)
+
+    def _lock_leave(self, name: bytes, ticket: int) -> Flow[None]:
+        yield from self._lock_script(LEAVE, name, ticket, self._bells().channel)
+
+    lock_leave, alock_leave = twins(_lock_leave)
+
+    # -- the steps ---------------------------------------------------------------------------
+
+    def _lock_script(self, script: Script, name: bytes, *arguments: Word) -> Flow[Reply]:
+        keys: Sequence[bytes] = lock_keys(name)
+        reply = yield call(self.topology, "ask", script.by_name(keys, arguments), keys[0], SAFE)
+        if unknown(reply):
+            reply = yield call(self.topology, "ask", script.in_full(keys, arguments), keys[0], SAFE)
+        if isinstance(reply, ErrorReply):
+            raise error_of(reply)
+        return reply
+
+    def _leave_later(self, name: bytes, ticket: int, ttl_ms: int, error: BaseException) -> None:
+        """Undoes what a request may still do whose answer nobody will see."""
+        if isinstance(error, EngineError) and not isinstance(
+            error, ReplyTimeout | ConnectionFailed
+        ):
+            return  # the server refused, or was not asked
+        # Twice: the request may be on its way, and this overtakes it on another connection.
+        for after_s in (0.0, LEAVE_AGAIN_S):
+            keeper().later(lambda: self.lock_leave(name, ticket), ttl_ms / 1000, after_s)
+
+    def _bells(self) -> Bells:
+        return once_here(("bells", id(self.topology)), lambda: Bells(self.topology))
+
+
+def _new_ticket() -> int:
+    # Not `random`: a forked child goes on with its parent's numbers, and would come into
+    # its locks.
+    return int.from_bytes(os.urandom(8)) >> 1 or 1
+
+
+assert TAKE_MS / 1000 <= ASK_AGAIN_S * 1.2, "or who waits would not see that a lock came free"
