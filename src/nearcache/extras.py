@@ -21,6 +21,7 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache, default_
 
 from nearcache.clock import Clock, SystemClock
 from nearcache.codec import Codec, Undecodable
+from nearcache.codec.envelope import HEAD_BYTES, EnvelopeCodec, opened
 from nearcache.engine import ABSENT, Engine
 from nearcache.errors import EngineBusy, OptionError
 from nearcache.flows import Flow, arun, ask, run, twins
@@ -75,8 +76,7 @@ class Extras(BaseCache):
         """Lets the key live ``timeout`` more seconds (or timedelta); True if it was there."""
         if isinstance(timeout, timedelta):
             timeout = timeout.total_seconds()
-        done: bool = yield ask("touch", self._raw_key(key, version), self._expires_at_ms(timeout))
-        return done
+        return (yield from self._moved(self._raw_key(key, version), self._expires_at_ms(timeout)))
 
     expire, aexpire = twins(_expire)
 
@@ -98,17 +98,48 @@ class Extras(BaseCache):
         """Lets the key live until ``when``: a datetime, or milliseconds since the Unix epoch."""
         if isinstance(when, datetime):
             when = math.ceil(when.timestamp() * 1000)
-        done: bool = yield ask("touch", self._raw_key(key, version), max(EXPIRED_MS, when))
-        return done
+        return (yield from self._moved(self._raw_key(key, version), max(EXPIRED_MS, when)))
 
     pexpire_at, apexpire_at = twins(_pexpire_at)
 
     def _persist(self, key: Any, version: int | None = None) -> Flow[bool]:
         """Lets the key live for ever; True if it was there."""
-        done: bool = yield ask("touch", self._raw_key(key, version), None)
-        return done
+        return (yield from self._moved(self._raw_key(key, version), None))
 
     persist, apersist = twins(_persist)
+
+    def _moved(self, raw_key: bytes, expires_at_ms: int | None) -> Flow[bool]:
+        """Moves a deadline. A value in an envelope keeps its grace behind the new one; a stale
+        one is no more there to be touched than one that has expired.
+        """
+        if not isinstance(self.codec, EnvelopeCodec):
+            done: bool = yield ask("touch", raw_key, expires_at_ms)
+            return done
+        raw = yield from self._touched(raw_key, expires_at_ms)
+        envelope = opened(raw) if raw is not None else None
+        if envelope is None:
+            return raw is not None
+        if envelope.soft_ms <= self.clock.now_ms():
+            yield ask("touch", raw_key, envelope.expires_at_ms)
+            return False
+        for _ in range(INCR_ATTEMPTS):
+            found = yield ask("gets", raw_key)
+            envelope = opened(found[0]) if found else None
+            if envelope is None:
+                break  # deleted or replaced just now
+            moved = envelope.moved(expires_at_ms)
+            if (yield ask("cas", raw_key, moved.sealed(), found[1], moved.expires_at_ms)):
+                break
+        return True
+
+    def _touched(self, raw_key: bytes, expires_at_ms: int | None) -> Flow[bytes | None]:
+        """The beginning of the value that was touched, None if there was none."""
+        if hasattr(self.engine, "touch_head"):  # both in one round trip
+            head: bytes | None = yield ask("touch_head", raw_key, expires_at_ms, HEAD_BYTES + 1)
+            return head
+        raw: bytes | None = yield ask("get", raw_key)
+        there = raw is not None and (yield ask("touch", raw_key, expires_at_ms))
+        return raw if there else None
 
     # -- compare and set ---------------------------------------------------------------------
 

@@ -2,29 +2,84 @@
 
     undecodable       a stored value could not be turned back into an object: served as a miss
     refused           a value was too large, or its shard stayed locked: not stored
-    flight_leads      get_or_set computed a value as the only one on this host
-    flight_follows    get_or_set waited for somebody else's computation and took its value
-    flight_timeouts   get_or_set waited as long as it may, then computed as well
     locks_lost        a named lock ran out or was taken over before its release
+    forgiven          a call was not served because the store was away, and nobody was told
+
+Single flight (nearcache.flight), among all who share the store, and within this process:
+
+    flight_leads      computed a value as the only one of all processes
+    flight_follows    waited for another process's computation and took its value
+    flight_timeouts   waited for another process as long as it may, then computed as well
+    local_leads       went for a value as the first of this process
+    local_follows     waited for another caller of this process and took its value
+    local_timeouts    waited for another caller of this process in vain, then computed as well
+
+Values with a soft deadline (nearcache.stampede):
+
+    early_recomputes  a fresh value was computed anew before its soft deadline
+    stale_served      a stale value was served, and a computation behind it started or awaited
+    stale_on_error    a stale value was served because computing failed
+    refresh_errors    computing failed where there was a value to serve
+    refresh_skipped   a stale value was not computed anew: too many were, behind requests
 
 Counts are per process, and approximate when threads race: an increment is not a lock's worth.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import threading
+from dataclasses import dataclass, fields
+from typing import Any
+
+_forgiven = threading.local()
+
+
+def forgive_one() -> None:
+    """The next undecodable value that this thread counts is a stale one, and no fault.
+
+    Whoever decodes counts what it cannot read, natively or in Python, and knows no more than
+    that. The codec knows that a value is only stale.
+    """
+    _forgiven.one = True
+
+
+class _Undecodable:
+    """A counter that passes over what :func:`forgive_one` announced."""
+
+    def __get__(self, counters: Any, owner: type | None = None) -> int:
+        if counters is None:
+            return 0
+        count: int = counters.__dict__["_undecodable"]
+        # Not 0 when forgiven: the native side warns when it counts the first.
+        return count + getattr(_forgiven, "one", False)
+
+    def __set__(self, counters: Any, count: int) -> None:
+        if getattr(_forgiven, "one", False):
+            _forgiven.one = False
+        else:
+            counters.__dict__["_undecodable"] = count
 
 
 @dataclass
 class Counters:
     """The counters named above, all starting at zero."""
 
-    undecodable: int = 0
+    undecodable: int = _Undecodable()  # type: ignore[assignment]
     refused: int = 0
+    locks_lost: int = 0
+    forgiven: int = 0
     flight_leads: int = 0
     flight_follows: int = 0
     flight_timeouts: int = 0
-    locks_lost: int = 0
+    local_leads: int = 0
+    local_follows: int = 0
+    local_timeouts: int = 0
+    early_recomputes: int = 0
+    stale_served: int = 0
+    stale_on_error: int = 0
+    refresh_errors: int = 0
+    refresh_skipped: int = 0
 
     def as_dict(self) -> dict[str, int]:
-        return asdict(self)
+        counts = vars(self)
+        return {each.name: counts.get(each.name, counts["_undecodable"]) for each in fields(self)}

@@ -1,87 +1,463 @@
-"""``get_or_set`` with single flight: of all who miss a key together, one computes.
+"""``get_or_set``: of all who miss a value together one computes it, and nobody need miss it.
 
-A backend brings Django's own methods; the waiting is :mod:`nearcache.flight`'s.
+    fresh      before its soft deadline: everybody gets it. Late in its life one caller may
+               compute it anew (``early``), while the others go on with it.
+    stale      after it, for ``stale`` seconds: who asks for stale values gets it at once, and
+               one of them has it computed anew behind his request.
+    late       after that, for ``stale_on_error`` seconds: one caller computes it, the others
+               wait for him, and all get the old value if he fails.
+    missing    one caller computes it, the others wait for him (:mod:`nearcache.flight`).
+
+Without these extras everything is as in Django, and values are stored as ``set`` stores them.
+With them, a value is stored in an envelope (:mod:`nearcache.codec.envelope`) that holds the
+soft deadline and the measured time it took to compute, and the store keeps it through its
+grace. A missing value is stored with ``add``. One that is there, stale or not, is replaced
+only if it is still the one that was seen before computing: whoever sets or deletes the key
+meanwhile knows better.
+
+Early recomputation: A. Vattani, F. Chierichetti, K. Lowenstein, "Optimal Probabilistic Cache
+Stampede Prevention", Proceedings of the VLDB Endowment 8(8), 2015 (XFetch).
 """
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
-from nearcache.extras import Extras
-from nearcache.flight import Flight
+from nearcache.codec import Undecodable
+from nearcache.codec.envelope import Envelope, EnvelopeCodec, opened
+from nearcache.errors import EngineBusy, EngineUnavailable, OptionError
+from nearcache.extras import ENDLESS_S, EXPIRED_MS, Extras
+from nearcache.flight import Flight, Tasks, Threads
+from nearcache.flows import Ask, Flow, Run, arun, ask, run
 from nearcache.locks import Lock
+from nearcache.options import seconds
+from nearcache.process import once
+from nearcache.refresh import Failing, in_task, in_thread
+from nearcache.stampede_options import StampedeOptions, beta, fraction
 
 FLIGHT = b"\0flight\0"  # no user's lock has this name: key functions make no such start
+
+Found = tuple[bytes, int] | None
+"""What ``gets`` says: bytes and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How one call of ``get_or_set`` wants to be protected."""
+
+    early: float
+    stale_ms: int
+    on_error_ms: int
+    jitter: float
+    wait_s: float
+
+    @property
+    def grace_ms(self) -> int:
+        return max(self.stale_ms, self.on_error_ms)
+
+    @property
+    def enveloped(self) -> bool:
+        return bool(self.early or self.grace_ms)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of ``get_or_set``."""
+
+    raw_key: bytes
+    default: Any
+    lifetime_ms: int | None
+    terms: Terms
+    ways: type[Threads]
+    counts: bool = True
+    """Whether an int is a counter, which goes into no envelope."""
+    computed: Any = None
+    """What ``default`` gave: its caller gets it even if nobody could read it back."""
 
 
 class StampedeProof(Extras):
     """``get_or_set`` and its twin; see the head of this module."""
 
     flight_wait_s: float = 30.0
+    options: Any = None
+    chance: ClassVar[Any] = staticmethod(random.random)  # from 0 to below 1
 
     def get_or_set(
-        self, key: Any, default: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+        self,
+        key: Any,
+        default: Any,
+        timeout: Any = DEFAULT_TIMEOUT,
+        version: int | None = None,
+        *,
+        early: bool | float | None = None,
+        stale: float | None = None,
+        stale_on_error: float | None = None,
+        jitter: float | None = None,
+        wait: float | None = None,
     ) -> Any:
-        """Django's, and a callable ``default`` runs once on this host for all who miss together."""
-        value = self.get(key, self._missing_key, version)
-        if value is not self._missing_key:
-            return value
-        if not callable(default):
-            return self._add_and_get(key, default, timeout, version)
-        if not self.flight_wait_s:
-            return self._add_and_get(key, default(), timeout, version)
-        turn = _Turn(self, key, version)
-        try:
-            if not turn.flight.join():
-                return turn.value
-            return self._add_and_get(key, default(), timeout, version)
-        finally:
-            turn.flight.leave()
+        """The value, or what ``default`` (a value or a function) gives, which is then stored.
+
+        Of all who miss it together, one computes; the others wait up to ``wait`` seconds for
+        its value, and then compute as well. ``wait=0``: everybody computes at once.
+
+        ``early``: True or a factor; ``stale``, ``stale_on_error``: seconds after ``timeout``;
+        ``jitter``: a part of ``timeout``. What they do is said at the head of this module, and
+        what is not given is as in ``OPTIONS``. Raises what ``default`` raises, in the caller
+        whose call it was only; OptionError for extras with ``compat``.
+        """
+        terms = self._terms(early, stale, stale_on_error, jitter, wait)
+        if not terms.enveloped:
+            value = self.get(key, self._missing_key, version)
+            if value is not self._missing_key:
+                return value
+        call = self._call(key, default, timeout, version, terms, Threads)
+        return run(self._got_or_set(call), self.engine, self.clock)
 
     async def aget_or_set(
-        self, key: Any, default: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+        self,
+        key: Any,
+        default: Any,
+        timeout: Any = DEFAULT_TIMEOUT,
+        version: int | None = None,
+        *,
+        early: bool | float | None = None,
+        stale: float | None = None,
+        stale_on_error: float | None = None,
+        jitter: float | None = None,
+        wait: float | None = None,
     ) -> Any:
         """:meth:`get_or_set`; ``default`` may also return an awaitable."""
-        value = self.get(key, self._missing_key, version)
-        if value is not self._missing_key:
-            return value
-        if not callable(default):
-            return self._add_and_get(key, default, timeout, version)
-        if not self.flight_wait_s:
-            return self._add_and_get(key, await _settled(default()), timeout, version)
-        turn = _Turn(self, key, version)
+        terms = self._terms(early, stale, stale_on_error, jitter, wait)
+        if not terms.enveloped:
+            value = await self.aget(key, self._missing_key, version)
+            if value is not self._missing_key:
+                return value
+        call = self._call(key, default, timeout, version, terms, Tasks)
+        return await arun(self._got_or_set(call), self.engine, self.clock)
+
+    @property
+    def keeps_envelopes(self) -> bool:
+        """False where values are written as another backend does: no room for soft deadlines."""
+        return isinstance(self.codec, EnvelopeCodec)
+
+    def _touch(
+        self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> Flow[bool]:
+        return (yield from self._moved(self._raw_key(key, version), self._expires_at_ms(timeout)))
+
+    # -- what was asked for ------------------------------------------------------------------
+
+    def _terms(
+        self,
+        early: bool | float | None,
+        stale: float | None,
+        stale_on_error: float | None,
+        jitter: float | None,
+        wait: float | None,
+    ) -> Terms:
+        terms = _terms(self.options, self.flight_wait_s, early, stale, stale_on_error, jitter, wait)
+        if terms.enveloped and not self.keeps_envelopes:
+            raise OptionError(
+                type(self).__name__, "compat", "has no room for early, stale or stale_on_error"
+            )
+        return terms
+
+    def _call(
+        self,
+        key: Any,
+        default: Any,
+        timeout: Any,
+        version: int | None,
+        terms: Terms,
+        ways: type[Threads],
+    ) -> Call:
+        return Call(self._raw_key(key, version), default, self._lifetime_ms(timeout), terms, ways)
+
+    def _lifetime_ms(self, timeout: Any) -> int | None:
+        if timeout == DEFAULT_TIMEOUT:
+            timeout = self.default_timeout
+        return None if timeout is None or timeout > ENDLESS_S else math.ceil(timeout * 1000)
+
+    # -- fresh, stale, late or missing -------------------------------------------------------
+
+    def _got_or_set(self, call: Call) -> Flow[Any]:
+        if call.terms.enveloped:
+            raw = yield from self._asked(ask("get", call.raw_key))
+            value = self._inside(raw) if raw is not None else self._missing_key
+            self.counters.undecodable += raw is not None and value is self._missing_key
+            if value is not self._missing_key:
+                envelope, now_ms = opened(raw), self.clock.now_ms()
+                if envelope is None or now_ms < envelope.soft_ms:
+                    if envelope is None or not self._is_early(call, envelope, now_ms):
+                        return value
+                    return (yield from self._early(call, raw, value))
+                if now_ms < envelope.soft_ms + call.terms.stale_ms:
+                    yield from self._behind(call, envelope, now_ms)
+                    return value
+        return (yield from self._computed(call))
+
+    def _is_early(self, call: Call, envelope: Envelope, now_ms: int) -> bool:
+        if not call.terms.early or envelope.quiet_ms > now_ms:
+            return False
+        # XFetch. 1 - chance() is never 0, which has no logarithm.
+        ahead_ms = -envelope.delta_ms * call.terms.early * math.log(1 - self.chance())
+        return now_ms + ahead_ms >= envelope.soft_ms
+
+    def _early(self, call: Call, seen: bytes, value: Any) -> Flow[Any]:
+        """Computes a fresh value anew, if nobody else is at it."""
+        flight = self._flight(call)
+        raw: bytes | None = None
         try:
-            if not await turn.flight.ajoin():
-                return turn.value
-            return self._add_and_get(key, await _settled(default()), timeout, version)
+            if not (yield from flight.try_join()):
+                return value
+            found = yield from self._asked(ask("gets", call.raw_key))
+            if found is None or found[0] != seen:
+                # Refreshed, changed or deleted since: there is nothing to do early.
+                raw = found[0] if found and self._suits(call, found[0]) else None
+                return value
+            self.counters.early_recomputes += 1
+            raw = yield from self._recomputed(call, found)
+            return self._inside(raw, value)
         finally:
-            turn.flight.leave()
+            yield from flight.leave(raw)
 
-    def _add_and_get(self, key: Any, value: Any, timeout: Any, version: int | None) -> Any:
-        self.add(key, value, timeout, version)
-        # Somebody else's add may have come first; all callers then return the same value.
-        return self.get(key, value, version)
+    def _behind(self, call: Call, envelope: Envelope, now_ms: int) -> Flow[None]:
+        """Has a stale value computed anew behind this call, if nobody is at it."""
+        self.counters.stale_served += 1
+        if envelope.quiet_ms > now_ms:
+            return
+        flight, started = self._flight(call), False
+        try:
+            if not (yield from flight.try_join()):
+                return
+            started = self._start(call, flight)
+            self.counters.refresh_skipped += not started
+        finally:
+            if not started:
+                yield from flight.leave()
+
+    def _start(self, call: Call, flight: Flight) -> bool:
+        if call.ways is Tasks:
+            return in_task(lambda: arun(self._refreshed(call, flight), self.engine, self.clock))
+        return in_thread(lambda: run(self._refreshed(call, flight), self.engine, self.clock))
+
+    def _refreshed(self, call: Call, flight: Flight) -> Flow[None]:
+        raw = None
+        try:
+            flight.moved_here()
+            # Read again, now that nobody else computes: somebody may have just before.
+            found = yield from self._asked(ask("gets", call.raw_key))
+            if found and self._suits(call, found[0]):
+                raw = found[0]
+            else:
+                raw = yield from self._recomputed(call, found)
+        except Exception as error:  # noqa: BLE001 - there is no caller to tell
+            self.counters.refresh_errors += 1
+            self._failing.began(call.raw_key, error)
+        finally:
+            yield from flight.leave(raw)
+
+    def _computed(self, call: Call) -> Flow[Any]:
+        """What is late or missing: by this caller, or by another one that he waits for."""
+        keeps = call.lifetime_ms is None or call.lifetime_ms > 0
+        if not (callable(call.default) and call.terms.wait_s and keeps):
+            own = yield from self._recomputed(call, (yield from self._replaceable(call)))
+            return self._inside(own, call.computed)
+        flight = self._flight(call)
+        raw: bytes | None = None
+        try:
+            raw = yield from flight.join(lambda: self._look(call))
+            if raw is None or not self._suits(call, raw):
+                raw = None
+                raw = yield from self._recomputed(call, (yield from self._replaceable(call)))
+            self.counters.stale_on_error += self._is_stale(raw)
+            return self._inside(raw, call.computed)
+        finally:
+            yield from flight.leave(raw)
+
+    def _replaceable(self, call: Call) -> Flow[Found]:
+        """The late value that a new one will replace; None if ``add`` will do."""
+        if not call.terms.enveloped:
+            return None
+        found: Found = yield from self._asked(ask("gets", call.raw_key))
+        return found
+
+    def _look(self, call: Call) -> Flow[bytes | None]:
+        raw: bytes | None = yield from self._asked(ask("get", call.raw_key))
+        return raw if raw is not None and self._suits(call, raw) else None
+
+    # -- computing and storing ---------------------------------------------------------------
+
+    def _recomputed(self, call: Call, found: Found) -> Flow[bytes]:
+        """Bytes of a new value, stored; or of the one that was found, if computing fails."""
+        try:
+            value, delta_ms = yield from self._timed(call)
+        except Exception as error:
+            raw = yield from self._kept(call, found, error)
+            if raw is None:
+                raise
+            return raw
+        self._failing.over(call.raw_key)
+        raw, expires_at_ms = self._wrapped(call, value, delta_ms)
+        return (yield from self._put(call, raw, expires_at_ms, found))
+
+    def _timed(self, call: Call) -> Flow[tuple[Any, int]]:
+        if not callable(call.default):
+            call.computed = call.default
+            return call.default, 0
+        began_s = self.clock.monotonic_s()
+        call.computed = value = yield Run(call.default)
+        return value, math.ceil((self.clock.monotonic_s() - began_s) * 1000)
+
+    def _kept(self, call: Call, found: Found, error: Exception) -> Flow[bytes | None]:
+        """The value that was found, if it still serves, marked so that nobody tries at once."""
+        envelope = opened(found[0]) if found else None
+        now_ms = self.clock.now_ms()
+        if not found or not envelope or now_ms >= envelope.soft_ms + call.terms.grace_ms:
+            return None
+        self.counters.refresh_errors += 1
+        self._failing.began(call.raw_key, error)
+        pause_s = getattr(self.options, "error_pause_s", StampedeOptions.error_pause_s)
+        kept = envelope.quiet_until(now_ms + math.ceil(pause_s * 1000))
+        raw = kept.sealed()
+        yield from self._swapped(call, raw, kept.expires_at_ms, found[1])
+        return raw
+
+    def _wrapped(self, call: Call, value: Any, delta_ms: int) -> tuple[bytes, int | None]:
+        """The bytes to store, and their deadline."""
+        raw = self.codec.encode(value)
+        if call.lifetime_ms is None:
+            return raw, None
+        if call.lifetime_ms <= 0:
+            return raw, EXPIRED_MS
+        spread = 1 + call.terms.jitter * (2 * self.chance() - 1) if call.terms.jitter else 1
+        soft_ms = self.clock.now_ms() + max(1, round(call.lifetime_ms * spread))
+        if not call.terms.enveloped or (call.counts and raw[0] < 0x80):
+            return raw, soft_ms
+        envelope = Envelope(soft_ms, call.terms.grace_ms, delta_ms, raw)
+        return envelope.sealed(), envelope.expires_at_ms
+
+    def _put(self, call: Call, raw: bytes, expires_at_ms: int | None, found: Found) -> Flow[bytes]:
+        """Stores; the bytes that are there then, if somebody else was faster."""
+        yield from self._room_for(call.raw_key)
+        if found is not None:
+            stored = yield from self._swapped(call, raw, expires_at_ms, found[1])
+        else:
+            stored = yield from self._asked(ask("add", call.raw_key, raw, expires_at_ms), True)
+        if stored:
+            return raw
+        there: Found = yield from self._asked(ask("gets", call.raw_key))
+        if there and self._suits(call, there[0]):
+            return there[0]
+        if found is None and there:
+            # `add` was refused by what nobody can use: stale, or undecodable.
+            yield from self._swapped(call, raw, expires_at_ms, there[1])
+        return raw
+
+    def _swapped(self, call: Call, raw: bytes, expires_at_ms: int | None, token: int) -> Flow[bool]:
+        try:
+            done: bool = yield from self._asked(
+                ask("cas", call.raw_key, raw, token, expires_at_ms), True
+            )
+            return done
+        except EngineBusy:
+            self.counters.refused += 1
+            return False
+
+    # -- shared by the above -----------------------------------------------------------------
+
+    def _inside(self, raw: bytes, default: Any = Extras._missing_key) -> Any:
+        """The value of bytes, stale or not; ``default`` if they cannot be read."""
+        envelope = opened(raw) if self.keeps_envelopes else None
+        try:
+            return self.codec.decode(envelope.inner if envelope else raw)
+        except Undecodable:
+            return default
+
+    def _suits(self, call: Call, raw: bytes) -> bool:
+        """Whether the caller may have these bytes: fresh, or old where nobody should try anew."""
+        if self._inside(raw) is self._missing_key:
+            return False
+        envelope, now_ms = opened(raw) if self.keeps_envelopes else None, self.clock.now_ms()
+        if envelope is None or now_ms < envelope.soft_ms:
+            return True
+        return now_ms < min(envelope.quiet_ms, envelope.soft_ms + call.terms.grace_ms)
+
+    def _is_stale(self, raw: bytes) -> bool:
+        envelope = opened(raw) if self.keeps_envelopes else None
+        return envelope is not None and envelope.soft_ms <= self.clock.now_ms()
+
+    def _flight(self, call: Call) -> Flight:
+        wait_s = call.terms.wait_s
+        ttl_ms = getattr(self.engine, "lock_ttl_ms", None)
+        lock = Lock(
+            self.engine,
+            FLIGHT + call.raw_key,
+            timeout_s=wait_s if ttl_ms is None else min(wait_s, ttl_ms / 1000),
+            # Where the store cannot know that we died, the lock is short and renewed.
+            auto_renew=ttl_ms is not None,
+            max_hold_s=wait_s,
+            clock=self.clock,
+        )
+        return Flight(lock, self.engine, wait_s, self.clock, self.counters, call.ways)
+
+    @property
+    def _failing(self) -> Failing:
+        return once(("failing", id(self.counters)), Failing)
+
+    def _asked(self, step: Ask, otherwise: Any = None) -> Flow[Any]:
+        """The engine's answer; ``otherwise`` where outages are forgiven."""
+        try:
+            return (yield step)
+        except EngineUnavailable as error:
+            if isinstance(error, EngineBusy):
+                raise
+            self._forgive(error)
+            return otherwise
+
+    def _forgive(self, error: EngineUnavailable) -> None:
+        """For backends that make a miss of an outage."""
+        raise error
+
+    def _room_for(self, raw_key: bytes) -> Flow[None]:
+        """For backends with a bound on their number of items."""
+        yield from ()
 
 
-async def _settled(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
+@lru_cache(maxsize=1024)
+def _terms(
+    options: Any,
+    single_flight_s: float,
+    early: bool | float | None,
+    stale: float | None,
+    stale_on_error: float | None,
+    jitter: float | None,
+    wait: float | None,
+) -> Terms:
+    """What was given, else what the options say; ValueError for what makes no sense."""
 
+    def given(name: str, value: Any, parse: Callable[[Any], float], otherwise: float) -> float:
+        if value is None:
+            return otherwise
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
 
-class _Turn:
-    """One caller's flight for one key, and the value that it may come back with."""
-
-    def __init__(self, cache: StampedeProof, key: Any, version: int | None) -> None:
-        self.value: Any = None
-        self._cache, self._key, self._version = cache, key, version
-        name = FLIGHT + cache._raw_key(key, version)
-        wait_s = cache.flight_wait_s
-        lock = Lock(cache.engine, name, timeout_s=wait_s, clock=cache.clock)
-        self.flight = Flight(lock, self._look, wait_s, cache.clock, cache.counters)
-
-    def _look(self) -> bool:
-        missing = self._cache._missing_key
-        self.value = self._cache.get(self._key, missing, self._version)
-        return self.value is not missing
+    said = options if isinstance(options, StampedeOptions) else StampedeOptions()
+    return Terms(
+        early=given("early", early, beta, said.early),
+        stale_ms=math.ceil(given("stale", stale, seconds, said.stale_s) * 1000),
+        on_error_ms=math.ceil(
+            given("stale_on_error", stale_on_error, seconds, said.stale_on_error_s) * 1000
+        ),
+        jitter=given("jitter", jitter, fraction, said.jitter),
+        wait_s=given("wait", wait, seconds, single_flight_s),
+    )

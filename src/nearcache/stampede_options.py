@@ -1,0 +1,70 @@
+"""Options of stampede protection, for every backend that has ``get_or_set``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nearcache.options import Options, option, seconds
+
+
+def beta(value: Any) -> float:
+    """A parser of XFetch's factor: True is 1, False is 0 (off)."""
+    if not isinstance(value, bool | int | float) or not 0 <= value < float("inf"):
+        raise ValueError(f"is {value!r}; write True, False, or a factor of 0 or more")
+    return float(value)
+
+
+def fraction(value: Any) -> float:
+    """A parser of parts of one: 0 or more, and below 1."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < 1:
+        raise ValueError(f"is {value!r}; write a number from 0 to below 1, like 0.1")
+    return float(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StampedeOptions(Options):
+    """What ``get_or_set`` and ``@memoize`` do where the call does not say it."""
+
+    early: float = option(
+        "early",
+        "For `get_or_set` and `@memoize`: whether a value may be computed anew before its timeout"
+        " (XFetch). The longer it took to compute and the nearer its end, the likelier; one caller"
+        " does it, the others go on with the value. `True`, or a factor: above 1 is earlier.",
+        beta,
+        default=0.0,
+        shown_default="`False`; `@memoize`: `True`",
+    )
+    stale_s: float = option(
+        "stale",
+        "For `get_or_set` and `@memoize`: seconds after its timeout in which a value is still"
+        " served at once, while one caller's thread or task computes it anew behind the request.",
+        seconds,
+        default=0.0,
+        shown_default="`0`",
+    )
+    stale_on_error_s: float = option(
+        "stale_on_error",
+        "For `get_or_set` and `@memoize`: seconds after its timeout in which the old value is"
+        " served if computing a new one raises.",
+        seconds,
+        default=0.0,
+        shown_default="`0`",
+    )
+    error_pause_s: float = option(
+        "error_pause",
+        "Seconds in which nobody computes a value anew after that failed and an old one was"
+        " served.",
+        seconds,
+        default=5.0,
+    )
+    jitter: float = option(
+        "jitter",
+        "For `get_or_set` and `@memoize`: by which part of it a timeout is made longer or shorter"
+        " at random, so that what was stored together does not end together. 0.1 makes 100"
+        " seconds 90 to 110.",
+        fraction,
+        default=0.0,
+        shown_default="`0`",
+    )
