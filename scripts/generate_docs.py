@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from nearcache.backends import SharedMemoryCache
+from nearcache.backends import RedisCache, SharedMemoryCache
 from nearcache.cli import main
 from nearcache.options import option_fields
 
-BACKENDS = [SharedMemoryCache]
+BACKENDS = [SharedMemoryCache, RedisCache]
 WIDTH = 90
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -15,13 +15,14 @@ to a thread, as Django's own ``a*`` methods do.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.exceptions import ImproperlyConfigured
 
 from nearcache.codec import Codec, Undecodable, codec_for
+from nearcache.codec.envelope import with_envelopes
 from nearcache.engine import Engine
 from nearcache.errors import DataError, OptionError
 from nearcache.flows import Flow, ask, twins
@@ -38,15 +39,30 @@ Written = tuple[tuple[str, Any], ...]
 
 def _parse(options_class: Any, written: Written) -> Any:
     """Django makes a backend for each thread and each asyncio task: settings are parsed once."""
+    key = (options_class, written)
     try:
-        return _parse_once(options_class, written)
-    except TypeError:  # a value that cannot be hashed; its parser will say what is wrong
-        return options_class.parse(dict(written))
+        found = _parsed.get(key)
+    except TypeError:  # lists and dicts, which cannot be hashed
+        key = (options_class, _frozen(written))
+        try:
+            found = _parsed.get(key)
+        except TypeError:  # something else; its parser will say what is wrong
+            return options_class.parse(dict(written))
+    if found is None:
+        if len(_parsed) >= MOST_PARSED:
+            _parsed.clear()
+        found = _parsed[key] = options_class.parse(dict(written))
+    return found
 
 
-@lru_cache(maxsize=256)
-def _parse_once(options_class: Any, written: Written) -> Any:
-    return options_class.parse(dict(written))
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return (dict, *((name, _frozen(each)) for name, each in value.items()))
+    return (type(value), *map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+MOST_PARSED = 256
+_parsed: dict[Any, Any] = {}
 
 
 class SettingsError(OptionError, ImproperlyConfigured):
@@ -61,7 +77,8 @@ class Configured(StampedeProof):
     def __init__(self, location: str, params: dict[str, Any]) -> None:
         super().__init__(params)
         given = params.get("OPTIONS") or {}
-        written = (("LOCATION", location or "default"), *given.items())
+        where = location or self.options_class.unnamed_location
+        written = (("LOCATION", where), *given.items())
         try:
             self.options: CacheOptions = _parse(self.options_class, written)
         except OptionError as error:
@@ -79,7 +96,9 @@ class Configured(StampedeProof):
 
     @cached_property
     def codec(self) -> Codec:
-        return once(("codec", self.options.codec_key), lambda: codec_for(self.options))
+        key = ("codec", self.options.codec_key, self.clock)
+        codec: Codec = once(key, lambda: with_envelopes(codec_for(self.options), self.clock))
+        return codec
 
     @property
     def native_codec(self) -> bool:
@@ -134,8 +153,7 @@ class EngineCache(Configured):
     def _touch(
         self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
     ) -> Flow[bool]:
-        done: bool = yield ask("touch", self._raw_key(key, version), self._expires_at_ms(timeout))
-        return done
+        return (yield from self._moved(self._raw_key(key, version), self._expires_at_ms(timeout)))
 
     touch, atouch = twins(_touch)
 

@@ -12,14 +12,18 @@ from nearcache import _core
 from nearcache.adapter import Configured
 from nearcache.engine import Engine
 from nearcache.engines.shm import base_path, open_store
+from nearcache.flows import twins
 from nearcache.options import GIB, KIB, MIB, CacheOptions, option, sized, whole
+from nearcache.redis_cache import RedisMethods
+from nearcache.redis_options import RedisOptions
+from nearcache.stampede_options import StampedeOptions
 from nearcache.twins import AsyncTwins
 
-__all__ = ["SharedMemoryCache", "SharedMemoryOptions"]
+__all__ = ["RedisCache", "RedisOptions", "SharedMemoryCache", "SharedMemoryOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedMemoryOptions(CacheOptions):
+class SharedMemoryOptions(StampedeOptions, CacheOptions):
     """``LOCATION`` and ``OPTIONS`` of :class:`SharedMemoryCache`."""
 
     backend: ClassVar[str] = "SharedMemoryCache"
@@ -98,6 +102,9 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
             near_bytes=chosen.near_bytes,
         )
 
+    # The native touch moves a deadline, and knows no grace behind it.
+    touch, atouch = twins(Configured._touch)
+
     def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
         return _core.FusedCache.get_many(self, keys, version)
 
@@ -114,3 +121,13 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
 
     def incr(self, key: Any, delta: Any = 1, version: int | None = None) -> Any:
         return _core.FusedCache.incr(self, key, delta, version)
+
+
+class RedisCache(RedisMethods):
+    """One cache for all hosts, in Redis or Valkey: one server, replicas, Sentinels or a Cluster.
+
+    All threads, greenlets and tasks of a process share one connection per server. It takes the
+    settings of Django's own RedisCache and of django-redis: changing ``BACKEND`` is enough.
+    """
+
+    options_class = RedisOptions

@@ -264,6 +264,9 @@ COMPRESSORS = {
 class CacheOptions(Options):
     """What every cache of this package understands in ``OPTIONS``."""
 
+    unnamed_location: ClassVar[str] = "default"
+    """Stands for a ``LOCATION`` that is empty or missing."""
+
     location: str
     serializer: str = option(
         "serializer",

@@ -1,0 +1,375 @@
+"""The contract of engines over a topology: one round trip per method, and per server.
+
+Every method is a flow (:mod:`nearcache.flows`), so that each is there twice, plain and to be
+awaited. Where Redis does not have what the contract asks for:
+
+Deadlines   are sent as milliseconds left (PX), never as a point in time: the clocks of hosts
+            differ, and a TTL should not.
+Versions    do not exist. The token of ``gets`` is the SHA-1 of the value, and ``cas`` compares
+            it on the server. So a value that was changed and changed back counts as unchanged.
+Refusal     does not happen: a server without room says OOM, which is raised, or evicts.
+Culling     is the server's (``maxmemory-policy``): ``cull`` does nothing.
+scan        tells keys only; what would have to be asked key by key is -1.
+clear       deletes key by key, as named locks are keys as well, and stay; ``flush`` is FLUSHDB.
+
+Keys that hold something else than a string are absent to ``get_many`` (as MGET has it) and a
+:class:`~nearcache.errors.DataError` to everything that needs the value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from nearcache.clock import Clock, SystemClock
+from nearcache.engine import ABSENT, ScanItem
+from nearcache.engines.redis.faults import error_of
+from nearcache.engines.redis.locks import LOCK_KEYS, RedisLocks
+from nearcache.engines.redis.resp import ErrorReply, pack
+from nearcache.engines.redis.scripts import CAS, INCR, Script, Word, unknown
+from nearcache.engines.redis.target import Target
+from nearcache.engines.redis.topology import ONCE, READ, SAFE, Reply, Topology
+from nearcache.flows import Flow, call, twins
+from nearcache.keys import glob_escape
+from nearcache.outage import Outage
+from nearcache.process import once
+
+SCAN_COUNT = 1000  # what the server looks at per step: under a millisecond, some 100 us
+UNLINK_KEYS = 1000  # per command, for the same reason
+NODES = 1 << 16  # cursors of scans are `cursor of the server * NODES + number of the server`
+
+INFO_NUMBERS = {
+    "used_memory": "memory_bytes",
+    "maxmemory": "memory_max_bytes",
+    "keyspace_hits": "server_hits",
+    "keyspace_misses": "server_misses",
+    "evicted_keys": "server_evicted",
+    "expired_keys": "server_expired",
+    "connected_clients": "server_clients",
+}
+"""Fields of INFO, and what ``stats`` calls them; summed over all primaries."""
+
+
+class RedisEngine(RedisLocks):
+    """See :mod:`nearcache.engine`, and the head of this module."""
+
+    native_async = True
+    clock: Clock
+
+    def __init__(self, topology: Topology, clock: Clock | None = None, name: str = "Redis") -> None:
+        self.topology = topology
+        self.clock = clock or SystemClock()
+        self.outage = Outage(name)
+
+    @property
+    def engine(self) -> RedisEngine:
+        return self  # what flows ask
+
+    # -- one key -----------------------------------------------------------------------------
+
+    def _get(self, key: bytes) -> Flow[bytes | None]:
+        raw: bytes | None = yield from self._one(READ, key, b"GET", key)
+        return raw
+
+    get, aget = twins(_get)
+
+    def _gets(self, key: bytes) -> Flow[tuple[bytes, int] | None]:
+        raw = yield from self._get(key)
+        return None if raw is None else (raw, _token(raw))
+
+    gets, agets = twins(_gets)
+
+    def _set(self, key: bytes, value: bytes, expires_at_ms: int | None) -> Flow[bool]:
+        yield from self._asked(self._setting(key, value, expires_at_ms), key, SAFE)
+        return True
+
+    set, aset = twins(_set)
+
+    def _add(self, key: bytes, value: bytes, expires_at_ms: int | None) -> Flow[bool]:
+        left_ms = self._left_ms(expires_at_ms)
+        if left_ms == 0:
+            return not (yield from self._contains(key))
+        life = () if left_ms is None else (b"PX", left_ms)
+        done = yield from self._one(ONCE, key, b"SET", key, value, b"NX", *life)
+        return done is not None
+
+    add, aadd = twins(_add)
+
+    def _cas(self, key: bytes, value: bytes, version: int, expires_at_ms: int | None) -> Flow[bool]:
+        left_ms = self._left_ms(expires_at_ms)
+        wanted, life = b"%040x" % version, -1 if left_ms is None else left_ms
+        done = yield from self._script(CAS, [key], [wanted, value, life])
+        return bool(done)
+
+    cas, acas = twins(_cas)
+
+    def _get_and_set(
+        self, key: bytes, value: bytes, expires_at_ms: int | None
+    ) -> Flow[bytes | None]:
+        left_ms = self._left_ms(expires_at_ms)
+        words: tuple[Word, ...] = (b"SET", key, value, b"GET")
+        if left_ms is not None:
+            words = (*words, b"PX", left_ms) if left_ms else (b"GETDEL", key)
+        before: bytes | None = yield from self._one(ONCE, key, *words)
+        return before
+
+    get_and_set, aget_and_set = twins(_get_and_set)
+
+    def _incr(self, key: bytes, delta: int) -> Flow[int | None]:
+        total: bytes | None = yield from self._script(INCR, [key], [delta])
+        return None if total is None else int(total)
+
+    incr, aincr = twins(_incr)
+
+    def _touch(self, key: bytes, expires_at_ms: int | None) -> Flow[bool]:
+        left_ms = self._left_ms(expires_at_ms)
+        if left_ms is not None:  # 0 deletes the key, and says whether it was there
+            return bool((yield from self._one(SAFE, key, b"PEXPIRE", key, left_ms)))
+        # PERSIST says only whether there was a deadline to take away.
+        words = [(pack(b"PERSIST", key), key), (pack(b"EXISTS", key), key)]
+        return bool((yield from self._each(words, SAFE))[1])
+
+    touch, atouch = twins(_touch)
+
+    def _expires_at(self, key: bytes) -> Flow[int | None]:
+        left_ms: int = yield from self._one(READ, key, b"PTTL", key)
+        if left_ms < 0:
+            return ABSENT if left_ms == -2 else None
+        return self.clock.now_ms() + left_ms
+
+    expires_at, aexpires_at = twins(_expires_at)
+
+    def _contains(self, key: bytes) -> Flow[bool]:
+        return bool((yield from self._one(READ, key, b"EXISTS", key)))
+
+    contains, acontains = twins(_contains)
+
+    def _delete(self, key: bytes) -> Flow[bool]:
+        return bool((yield from self._one(SAFE, key, b"UNLINK", key)))
+
+    delete, adelete = twins(_delete)
+
+    def _move(self, key: bytes, new_key: bytes) -> Flow[bool]:
+        """Renames a key, which keeps its deadline; True if it was there.
+
+        Atomic, but on a cluster: there the two are on different servers, so the value is
+        copied and then deleted.
+        """
+        if self.topology.sharded:
+            return (yield from self._copy_and_delete(key, new_key))
+        reply = yield call(self.topology, "ask", pack(b"RENAME", key, new_key), key, ONCE)
+        if isinstance(reply, ErrorReply) and "no such key" in str(reply):
+            return False
+        _sound(reply)
+        return True
+
+    move, amove = twins(_move)
+
+    def _copy_and_delete(self, key: bytes, new_key: bytes) -> Flow[bool]:
+        words = [(pack(b"GET", key), key), (pack(b"PTTL", key), key)]
+        raw, left_ms = yield from self._each(words, SAFE)
+        if raw is None or left_ms == -2:
+            return False
+        life = (b"PX", max(left_ms, 1)) if left_ms >= 0 else ()
+        yield from self._one(SAFE, new_key, b"SET", new_key, raw, *life)
+        return (yield from self._delete(key))
+
+    # -- many keys ---------------------------------------------------------------------------
+
+    def _get_many(self, keys: Sequence[bytes]) -> Flow[list[bytes | None]]:
+        if not keys:
+            return []
+        if not self.topology.sharded:
+            found: list[bytes | None] = yield from self._one(READ, keys[0], b"MGET", *keys)
+            return found
+        requests = [(pack(b"GET", key), key) for key in keys]
+        replies = yield call(self.topology, "ask_each", requests, READ)
+        return [None if _wrong_type(reply) else _sound(reply) for reply in replies]
+
+    get_many, aget_many = twins(_get_many)
+
+    def _set_many(
+        self, items: Sequence[tuple[bytes, bytes]], expires_at_ms: int | None
+    ) -> Flow[list[int]]:
+        setting = self._setting
+        requests = [(setting(key, value, expires_at_ms), key) for key, value in items]
+        yield from self._each(requests, SAFE)
+        return []
+
+    set_many, aset_many = twins(_set_many)
+
+    def _delete_many(self, keys: Sequence[bytes]) -> Flow[int]:
+        per_command = 1 if self.topology.sharded else UNLINK_KEYS
+        chunks = (keys[at : at + per_command] for at in range(0, len(keys), per_command))
+        requests = [(pack(b"UNLINK", *chunk), chunk[0]) for chunk in chunks]
+        return sum((yield from self._each(requests, SAFE)))
+
+    delete_many, adelete_many = twins(_delete_many)
+
+    # -- the whole database ------------------------------------------------------------------
+
+    def _scan(
+        self, cursor: int, limit: int, *, prefix: bytes = b"", glob: bytes | None = None
+    ) -> Flow[tuple[int, list[ScanItem]]]:
+        cursor, keys = yield from self._scan_keys(cursor, limit, prefix, glob)
+        return cursor, [(key, -1, ABSENT, -1) for key in keys]
+
+    scan, ascan = twins(_scan)
+
+    def _clear(self) -> Flow[None]:
+        """Deletes key by key, because named locks stay; see :meth:`flush`."""
+        yield from self._clear_matching()
+
+    clear, aclear = twins(_clear)
+
+    def _flush(self) -> Flow[None]:
+        """FLUSHDB: fast, and the keys of other programs and all locks are gone as well."""
+        yield from self._on_all(pack(b"FLUSHDB", b"ASYNC"), SAFE)
+
+    flush, aflush = twins(_flush)
+
+    def _clear_matching(
+        self, *, prefix: bytes = b"", glob: bytes | None = None, count: int = SCAN_COUNT
+    ) -> Flow[int]:
+        """``count``: how many keys the server looks at per step."""
+        cursor, gone = 0, 0
+        while True:
+            cursor, keys = yield from self._scan_keys(cursor, count, prefix, glob)
+            gone += yield from self._delete_many(keys)
+            if cursor == 0:
+                return gone
+
+    clear_matching, aclear_matching = twins(_clear_matching)
+
+    def cull(self, items: int) -> int:
+        """Nothing: the server evicts by its own ``maxmemory-policy``."""
+        return 0
+
+    async def acull(self, items: int) -> int:
+        """As little as :meth:`cull`."""
+        return 0
+
+    def _len(self) -> Flow[int]:
+        return sum((yield from self._on_all(pack(b"DBSIZE"), READ)))
+
+    __len__, alen = twins(_len)
+
+    def _stats(self) -> Flow[dict[str, int]]:
+        totals = dict.fromkeys(INFO_NUMBERS.values(), 0)
+        for text in (yield from self._on_all(pack(b"INFO"), READ)):
+            for name, number in _info(text).items():
+                totals[name] += number
+        return {"items": (yield from self._len())} | totals | self.topology.stats()
+
+    stats, astats = twins(_stats)
+
+    def _check(self) -> Flow[list[str]]:
+        """Whether every primary answers; raises if one does not."""
+        yield from self._on_all(pack(b"PING"), READ)
+        return []
+
+    check, acheck = twins(_check)
+
+    # -- the steps ---------------------------------------------------------------------------
+
+    def _asked(self, packed: bytes, key: bytes | None, safety: int) -> Flow[Reply]:
+        return _sound((yield call(self.topology, "ask", packed, key, safety)))
+
+    def _one(self, safety: int, key: bytes, *words: Word) -> Flow[Reply]:
+        return (yield from self._asked(pack(*words), key, safety))
+
+    def _each(self, requests: Sequence[tuple[bytes, bytes]], safety: int) -> Flow[list[Reply]]:
+        if not requests:
+            return []
+        replies = yield call(self.topology, "ask_each", requests, safety)
+        return [_sound(reply) for reply in replies]
+
+    def _script(
+        self, script: Script, keys: Sequence[bytes], arguments: Sequence[Word]
+    ) -> Flow[Reply]:
+        """A script's reply. Nothing is done twice: NOSCRIPT means that nothing was done."""
+        reply = yield call(self.topology, "ask", script.by_name(keys, arguments), keys[0], ONCE)
+        if unknown(reply):
+            reply = yield call(self.topology, "ask", script.in_full(keys, arguments), keys[0], ONCE)
+        return _sound(reply)
+
+    def _on_all(self, packed: bytes, safety: int) -> Flow[list[Reply]]:
+        replies = []
+        for line in (yield call(self.topology, "primaries")):
+            reply = yield call(line, "ask", packed, None, safety)
+            replies.append(_sound(reply))
+        return replies
+
+    def _scan_keys(
+        self, cursor: int, count: int, prefix: bytes, glob: bytes | None
+    ) -> Flow[tuple[int, list[bytes]]]:
+        """The next cursor and the matching keys among about ``count``."""
+        at, number = divmod(cursor, NODES)
+        lines = yield call(self.topology, "primaries")
+        if number >= len(lines):  # there are fewer servers than when the scan began
+            return 0, []
+        pattern = glob_escape(prefix) + b"*" if glob is None else glob
+        command = pack(b"SCAN", at, b"MATCH", pattern, b"COUNT", count)
+        # Not READ: a cursor means something only to the server that gave it.
+        reply = _sound((yield call(lines[number], "ask", command, None, SAFE)))
+        at, keys = int(reply[0]), reply[1]
+        keys = [key for key in keys if key.startswith(prefix) and not key.startswith(LOCK_KEYS)]
+        if at:
+            return at * NODES + number, keys
+        return (number + 1 if number + 1 < len(lines) else 0), keys
+
+    def _left_ms(self, expires_at_ms: int | None) -> int | None:
+        """Milliseconds to live; 0 if that is over."""
+        return None if expires_at_ms is None else max(0, expires_at_ms - self.clock.now_ms())
+
+    def _setting(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bytes:
+        left_ms = self._left_ms(expires_at_ms)
+        if left_ms is None:
+            return pack(b"SET", key, value)
+        return pack(b"SET", key, value, b"PX", left_ms) if left_ms else pack(b"UNLINK", key)
+
+
+def open_redis(target: Target) -> RedisEngine:
+    """The engine of this process for that target, the same object every time.
+
+    It connects to nothing before it is asked something.
+    """
+    name = f"Redis at {', '.join(map(str, target.addresses))}"
+    return once(("redis", target), lambda: RedisEngine(open_topology(target), name=name))
+
+
+def open_topology(target: Target) -> Topology:
+    """What speaks to the servers of that target; imports redis-py."""
+    if target.kind == "cluster":
+        from nearcache.engines.redis.cluster import Cluster
+
+        return Cluster(target)
+    from nearcache.engines.redis.standalone import Standalone
+
+    return Standalone(target)
+
+
+def _token(raw: bytes) -> int:
+    return int.from_bytes(hashlib.sha1(raw, usedforsecurity=False).digest())
+
+
+def _sound(reply: Reply) -> Reply:
+    """The reply, unless it is an error: that is raised as ours."""
+    if isinstance(reply, ErrorReply):
+        raise error_of(reply)
+    return reply
+
+
+def _wrong_type(reply: Reply) -> bool:
+    return isinstance(reply, ErrorReply) and reply.code == "WRONGTYPE"
+
+
+def _info(reply: Any) -> dict[str, int]:
+    """The numbers of INFO that we tell, by our names."""
+    fields = (line.partition(":") for line in bytes(reply).decode().splitlines())
+    return {
+        INFO_NUMBERS[name]: int(value)
+        for name, _, value in fields
+        if name in INFO_NUMBERS and value.isdigit()
+    }
