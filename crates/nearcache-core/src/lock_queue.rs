@@ -30,7 +30,7 @@ const OWNER: usize = 0;
 const NAME: usize = 1; // and 2
 const TICKET: usize = 3;
 const ASKED_UNTIL: usize = 4;
-const BELL: usize = 5;
+pub(crate) const BELL: usize = 5;
 
 /// A place passed over for so long may be given to somebody else.
 const FORGOTTEN_AFTER_MS: u64 = 10_000;
@@ -42,7 +42,7 @@ pub struct Waiting {
     pub ticket: u64,
     /// Ask again after so long, woken or not.
     pub pause: Duration,
-    bell: Option<(usize, u64)>,
+    pub(crate) bell: Option<(usize, u64)>,
 }
 
 impl Waiting {

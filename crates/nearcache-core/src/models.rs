@@ -17,8 +17,10 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use loom::sync::Mutex;
 use loom::sync::atomic::AtomicU64 as Modelled;
 
-use crate::layout::{BUCKET_SLOTS, Geometry, control};
+use crate::layout::{BUCKET_SLOTS, Geometry, LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, control};
+use crate::lock_queue::BELL;
 use crate::mem::Mem;
+use crate::named_locks::{Census, NamedLocks, Turn};
 use crate::record;
 use crate::shard::{Buffer, Key, Look, Place, Shard};
 use crate::write::{Draft, MAIN};
@@ -52,13 +54,18 @@ impl Memory {
                 || tables.contains(at)
                 || *at >= geometry.pages_at
         };
+        let bytes = geometry.total_words * 8;
+        Self::of(geometry.total_words, bytes, decides)
+    }
+
+    fn of(words: usize, bytes: usize, decides: impl Fn(&usize) -> bool) -> Self {
         let word = |at: usize| match decides(&at) {
             true => Word::Modelled(Modelled::new(0)),
             false => Word::Plain(AtomicU64::new(0)),
         };
         Self {
-            words: (0..geometry.total_words).map(word).collect(),
-            bytes: (0..geometry.total_words * 8).map(|_| AtomicU8::new(0)).collect(),
+            words: (0..words).map(word).collect(),
+            bytes: (0..bytes).map(|_| AtomicU8::new(0)).collect(),
         }
     }
 }
@@ -370,5 +377,75 @@ fn a_touch_is_seen_whole_or_not_at_all() {
     };
     in_any_order(2, &[TOUCH, GET], |world| {
         assert_eq!(world.get(), Some((1, 5_000)));
+    });
+}
+
+/// The table of named locks and its mutex. The bells are loom's: they alone are looked at
+/// without the mutex.
+struct LockWorld {
+    memory: Memory,
+    mutex: Mutex<()>,
+}
+
+impl LockWorld {
+    const WAITERS: usize = 2;
+    const LOCK: &[u8] = b"l";
+
+    fn new() -> Self {
+        let places = LOCK_PLACE_TABLE..LOCK_PLACE_TABLE + Self::WAITERS * LOCK_PLACE_WORDS;
+        let bell = |at: &usize| places.contains(at) && at % LOCK_PLACE_WORDS == BELL;
+        Self { memory: Memory::of(places.end, 0, bell), mutex: Mutex::new(()) }
+    }
+
+    fn locked<R>(&self, work: impl FnOnce(NamedLocks<Memory>) -> R) -> R {
+        const ME: u64 = 1;
+        let _guard = self.mutex.lock().unwrap();
+        work(NamedLocks { mem: &self.memory, me: ME, now_ms: NOW, census: Census::new(ME) })
+    }
+
+    fn ask(&self, ticket: u64) -> Turn {
+        self.locked(|locks| locks.ask(Self::LOCK, ticket, NOW, NOW)).unwrap()
+    }
+
+    fn release(&self, token: u64) {
+        self.locked(|locks| assert!(locks.release(Self::LOCK, token).is_some()));
+    }
+
+    /// Sleeps without an end until its bell rings, as a futex does.
+    fn take(&self) -> u64 {
+        let mut ticket = 0;
+        loop {
+            match self.ask(ticket) {
+                Turn::Taken(token) => return token,
+                Turn::Wait(waiting) => {
+                    ticket = waiting.ticket;
+                    let (at, seen) = waiting.bell.expect("places are free");
+                    while self.memory.load(at, Ordering::Relaxed) == seen {
+                        loom::thread::yield_now();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// With waiters that look at nothing but their bells, so a lost one would hang the model.
+#[test]
+fn every_waiter_is_called_in_its_turn() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 100_000;
+    builder.check(|| {
+        let world = Arc::new(LockWorld::new());
+        let token = world.take();
+        let waiters: Vec<_> = (0..LockWorld::WAITERS)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                loom::thread::spawn(move || world.release(world.take()))
+            })
+            .collect();
+        world.release(token);
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert!(world.locked(|locks| locks.held()) == 0);
     });
 }
