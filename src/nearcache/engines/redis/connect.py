@@ -82,7 +82,7 @@ def connect(target: Target, address: Address) -> Connected:
     except Exception as error:  # noqa: BLE001 - all of them are mapped
         _close(sock)
         mapped = faults.connecting(error, target, address)
-        raise _found_out(mapped, target, address) from mapped.__cause__
+        raise found_out(mapped, target, address) from mapped.__cause__
     except BaseException:  # interrupted
         _close(sock)
         raise
@@ -112,6 +112,11 @@ def _ping(sock: Any, reader: Reader, where: str) -> None:
         if not data:
             raise ConnectionFailed(f"{where} closed the connection during the handshake")
         reader.feed(data)
+    check_pong(reply, reader, where)
+
+
+def check_pong(reply: Any, reader: Reader, where: str) -> None:
+    """Raises unless this is a Redis's answer to PING, and all that it said."""
     if isinstance(reply, ErrorReply):
         # Rights to PING are not needed for anything else.
         if reply.code != "NOPERM":
@@ -129,7 +134,7 @@ def _close(sock: Any) -> None:
 # ---- finding out why
 
 
-def _found_out(error: EngineError, target: Target, address: Address) -> EngineError:
+def found_out(error: EngineError, target: Target, address: Address) -> EngineError:
     """The error, or a better one, where the server was reached and gave no reason."""
     where = str(address)
     if not faults.is_mute(error):
