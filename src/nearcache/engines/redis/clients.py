@@ -27,18 +27,11 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from nearcache.engines.redis.connect import QUIET, connection_kwargs
 from nearcache.engines.redis.gate import AsyncGate
 from nearcache.engines.redis.loops import of_this_loop
 from nearcache.engines.redis.pool import AsyncFairPool, FairPool, once_here, too_late
 from nearcache.engines.redis.target import Address, Target
-
-try:
-    from redis.maint_notifications import MaintNotificationsConfig
-except ImportError:  # redis-py before 7
-    QUIET: dict[str, Any] = {}
-else:
-    # They would move connections to other servers behind our back.
-    QUIET = {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
 
 def client(target: Target) -> Any:
@@ -153,44 +146,33 @@ def acluster_client(target: Target) -> Any:
 
 def connection_arguments(target: Target, address: Address) -> dict[str, Any]:
     """Everything for a pool of redis-py: connection class, place, user, timeouts."""
-    kwargs = _arguments(target, address)
     if address.path:
-        kwargs["connection_class"] = redis.UnixDomainSocketConnection
+        kind: Any = redis.UnixDomainSocketConnection
     else:
-        kwargs["connection_class"] = redis.SSLConnection if target.tls else redis.Connection
-    return {"retry": Retry(NoBackoff(), 0)} | kwargs
+        kind = redis.SSLConnection if target.tls else redis.Connection
+    kwargs = {"retry": Retry(NoBackoff(), 0), "connection_class": kind}
+    return kwargs | connection_kwargs(target, address)
 
 
 def async_connection_arguments(target: Target, address: Address) -> dict[str, Any]:
     """The same for redis.asyncio, which has classes of its own."""
-    kwargs = _arguments(target, address)
+    if address.path:
+        kind: Any = redis.asyncio.UnixDomainSocketConnection
+    else:
+        kind = redis.asyncio.SSLConnection if target.tls else redis.asyncio.Connection
+    kwargs = connection_kwargs(target, address)
+    # Parsers and retries made for plain calls cannot be awaited.
     kwargs.pop("parser_class", None)
-    kwargs["retry"] = redis.asyncio.retry.Retry(NoBackoff(), 0)
-    if address.path:
-        kwargs["connection_class"] = redis.asyncio.UnixDomainSocketConnection
-    else:
-        plain, tls = redis.asyncio.Connection, redis.asyncio.SSLConnection
-        kwargs["connection_class"] = tls if target.tls else plain
-    return kwargs
-
-
-def _arguments(target: Target, address: Address) -> dict[str, Any]:
-    if address.path:
-        place: dict[str, Any] = {"path": address.path}
-    else:
-        place = {"host": address.host, "port": address.port}
-        place["socket_keepalive"] = target.keepalive
-    return {
-        **place,
-        **QUIET,
-        "db": target.database,
-        "username": target.username,
-        "password": target.password,
-        "protocol": target.protocol,
-        "socket_timeout": target.read_timeout_s,
-        "socket_connect_timeout": target.connect_timeout_s,
-        **dict(target.connection_kwargs),
+    return kwargs | {
+        "retry": redis.asyncio.retry.Retry(NoBackoff(), 0),
+        "connection_class": kind,
     }
+
+
+def async_connection(target: Target, address: Address) -> Any:
+    """A connection of redis.asyncio, not connected yet."""
+    kwargs = async_connection_arguments(target, address)
+    return kwargs.pop("connection_class")(**kwargs)
 
 
 def _common(kwargs: dict[str, Any]) -> dict[str, Any]:

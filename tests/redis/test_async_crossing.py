@@ -1,0 +1,142 @@
+"""Replies never cross, whatever happens to connections, tasks and the server.
+
+Two loops in two threads, 120 tasks each, on one server. Meanwhile connections are killed,
+tasks are cancelled at random moments, and the server stands still for longer than the read
+timeout. Every reply names the request it belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import random
+import threading
+from typing import Any
+
+from nearcache.engines.redis.aline import AsyncLine
+from nearcache.engines.redis.breaker import Breaker
+from nearcache.engines.redis.resp import ErrorReply, pack
+from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.topology import ONCE, READ, SAFE
+from nearcache.errors import EngineUnavailable
+from tests.redis.servers import Server
+
+TASKS = 120
+READ_TIMEOUT_S = 0.25
+KILLS = 40
+STOPS = 3
+
+
+class Crowd:
+    """The tasks of one loop, and what they saw."""
+
+    def __init__(self, number: int, line: AsyncLine) -> None:
+        self.number = number
+        self.line = line
+        self.random = random.Random(number)
+        self.seen: collections.Counter[str] = collections.Counter()
+        self.crossed: list[Any] = []
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        asyncio.run(self._all())
+
+    async def _all(self) -> None:
+        tasks = {asyncio.create_task(self._work(f"{self.number}-{each}")) for each in range(TASKS)}
+        while not self.over.is_set():
+            await asyncio.sleep(0.003)
+            victim = self.random.choice(sorted(tasks, key=id))
+            tasks.remove(victim)
+            victim.cancel()
+            name = f"{self.number}-again-{self.seen['cancelled']}"
+            tasks.add(asyncio.create_task(self._work(name)))
+            self.seen["cancelled"] += 1
+        await asyncio.gather(*tasks)
+        # Afterwards everything is as if nothing had been.
+        replies = await asyncio.gather(*(self.line.ask(pack("ECHO", n)) for n in range(500)))
+        assert replies == [b"%d" % number for number in range(500)]
+
+    async def _work(self, name: str) -> None:
+        steps = (self._echo, self._own_value, self._many, self._count)
+        turn = 0
+        while not self.over.is_set():
+            turn += 1
+            try:
+                await self.random.choice(steps)(f"{name}-{turn}")
+            except EngineUnavailable as error:
+                self.seen[type(error).__name__] += 1
+                await asyncio.sleep(0.002)
+
+    async def _echo(self, token: str) -> None:
+        self._check(await self.line.ask(pack("ECHO", token), None, READ), token.encode())
+
+    async def _own_value(self, token: str) -> None:
+        value = token.encode() * self.random.choice((1, 10, 2000))
+        assert await self.line.ask(pack("SET", token, value, "EX", 60), None, SAFE) == b"OK"
+        self._check(await self.line.ask(pack("GET", token), None, READ), value)
+
+    async def _many(self, token: str) -> None:
+        tokens = [f"{token}.{each}".encode() for each in range(self.random.randrange(1, 20))]
+        packed = b"".join(pack("ECHO", each) for each in tokens)
+        self._check(await self.line.ask_many(packed, len(tokens), READ), tokens)
+
+    async def _count(self, token: str) -> None:
+        self.seen["asked"] += 1
+        reply = await self.line.ask(pack("INCR", "counter"), None, ONCE)
+        assert not isinstance(reply, ErrorReply)
+        self.seen["acknowledged"] += 1
+
+    def _check(self, reply: Any, expected: Any) -> None:
+        self.seen["checked"] += 1
+        if reply != expected:
+            self.crossed.append((reply, expected))
+
+
+def test_no_reply_is_ever_another_s(server: Server) -> None:
+    address = Address(path=server.path)
+    target = Target(
+        addresses=(address,),
+        read_timeout_s=READ_TIMEOUT_S,
+        connection_kwargs=(("client_name", "crowd"),),
+    )
+    line = AsyncLine(target, address, Breaker("server", failures=0))
+    crowds = [Crowd(number, line) for number in range(2)]
+    threads = [threading.Thread(target=crowd.run) for crowd in crowds]
+    for thread in threads:
+        thread.start()
+    try:
+        killed = _disturb(server)
+    finally:
+        for crowd in crowds:
+            crowd.over.set()
+        for thread in threads:
+            thread.join()
+
+    seen = sum((crowd.seen for crowd in crowds), collections.Counter())
+    assert [crowd.crossed for crowd in crowds] == [[], []]
+    with server.client() as client:
+        counted = int(client.get("counter"))
+    assert seen["acknowledged"] <= counted <= seen["asked"], seen
+    # It was rough: otherwise the above says nothing.
+    assert killed >= KILLS / 2
+    assert seen["cancelled"] > 100
+    assert seen["checked"] > 2000
+    assert seen["ReplyTimeout"] > 0
+    assert seen["ConnectionFailed"] > 0
+    assert line.counts["async_connects"] > KILLS / 2
+    assert line.counts["async_retries"] > 0
+
+
+def _disturb(server: Server) -> int:
+    killed, pause = 0, threading.Event()
+    with server.client() as client:
+        for number in range(KILLS):
+            for each in client.client_list():
+                if each["name"] == "crowd":
+                    killed += client.client_kill_filter(_id=each["id"])
+            pause.wait(0.03)
+            if number % (KILLS // STOPS) == 5:
+                server.pause()
+                pause.wait(READ_TIMEOUT_S * 1.6)
+                server.resume()
+    return killed
