@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +15,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 
 import django
 from hypothesis import HealthCheck, settings
+
+from tests.redis.servers import Server, installed, running
 
 django.setup()
 # A busy machine is slow and no fault: Hypothesis makes its table of characters inside the
@@ -40,3 +44,31 @@ def eventually() -> Callable[[Callable[[], object]], None]:
             time.sleep(0.002)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def redis_directory() -> Iterator[Path]:
+    """Short: the path of a unix socket may have 107 bytes."""
+    if not installed():
+        message = "redis-server is not installed; `apt install redis-server`"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(f"NOT TESTED: {message}")
+    directory = Path(tempfile.mkdtemp(prefix="nc-"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def one_redis(redis_directory: Path) -> Iterator[Server]:
+    """One server for all tests outside tests/redis."""
+    with running(redis_directory) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server(one_redis: Server) -> Server:
+    """The same, empty."""
+    with one_redis.client() as client:
+        client.flushall()
+    return one_redis

@@ -94,7 +94,8 @@ class Engine(Protocol):
         """The next cursor and about ``limit`` items; start with 0, and 0 ends the scan.
 
         Keys present all along come at least once. ``glob`` is matched against the whole key
-        (see :mod:`nearcache.keys`).
+        (see :mod:`nearcache.keys`). What an engine would have to look up key by key is -1 in
+        the items: in Redis that is size, deadline and version.
         """
 
     def clear(self) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearcache.engine import Engine
+from tests.contract.conftest import local_only
 
 
 def test_an_absent_key_is_none_not_an_error(engine: Engine) -> None:
@@ -47,12 +48,14 @@ def test_get_many_answers_in_the_order_of_the_keys(engine: Engine) -> None:
     assert engine.get_many([]) == []
 
 
+@local_only
 def test_set_many_says_which_were_refused(engine: Engine) -> None:
     too_large = bytes(200_000)
     assert engine.set_many([(b"a", b"1"), (b"big", too_large), (b"c", b"3")], None) == [1]
     assert engine.get_many([b"a", b"big", b"c"]) == [b"1", None, b"3"]
 
 
+@local_only
 def test_a_refused_value_leaves_no_old_one_behind(engine: Engine) -> None:
     engine.set(b"k", b"old", None)
     assert not engine.set(b"k", bytes(200_000), None)
@@ -80,6 +83,7 @@ def test_cas_on_an_absent_key_stores_nothing(engine: Engine) -> None:
     assert engine.get(b"k") is None
 
 
+@local_only
 def test_a_version_changes_even_if_the_value_does_not(engine: Engine) -> None:
     engine.set(b"k", b"same", None)
     before = engine.gets(b"k")
@@ -88,6 +92,7 @@ def test_a_version_changes_even_if_the_value_does_not(engine: Engine) -> None:
     assert not engine.cas(b"k", b"late", before[1], None)
 
 
+@local_only
 def test_a_key_deleted_and_set_again_has_another_version(engine: Engine) -> None:
     engine.set(b"k", b"v", None)
     before = engine.gets(b"k")
@@ -125,6 +130,7 @@ def test_clear_leaves_nothing_and_the_engine_usable(engine: Engine) -> None:
     assert engine.get(b"1") == b"again"
 
 
+@local_only
 def test_cull_evicts_as_many_as_asked(engine: Engine) -> None:
     engine.set_many([(b"%d" % i, b"v") for i in range(100)], None)
     assert engine.cull(30) == 30

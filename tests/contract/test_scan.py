@@ -6,6 +6,7 @@ import pytest
 
 from nearcache.engine import Engine, ScanItem
 from nearcache.keys import glob_escape
+from tests.contract.conftest import local_only
 
 
 def scanned(
@@ -30,6 +31,7 @@ def test_an_empty_engine_scans_to_nothing(engine: Engine) -> None:
     assert engine.scan(0, 10) == (0, [])
 
 
+@local_only
 def test_a_scan_tells_sizes_deadlines_and_versions(engine: Engine) -> None:
     engine.set(b"k", b"value", 4_000_000_000_000)
     found = engine.gets(b"k")
