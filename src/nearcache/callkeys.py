@@ -78,6 +78,14 @@ def call_key(
     return f"{name[:NAME_MAX_CHARS]}:{digest.hexdigest()}"
 
 
+def value_key(function: Callable[..., Any], value: Any) -> str:
+    """The name of a call that ``value`` tells from others of the same function."""
+    name = function_name(function)
+    digest = hashlib.blake2b(_framed(b"v", name.encode()), digest_size=HASH_BYTES)
+    digest.update(canonical(value))
+    return f"{name[:NAME_MAX_CHARS]}:{digest.hexdigest()}"
+
+
 def function_name(function: Callable[..., Any]) -> str:
     """Module and qualified name; TypeError for what has none, or shares it with others."""
     function = inspect.unwrap(function)

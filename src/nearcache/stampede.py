@@ -23,9 +23,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
@@ -37,34 +35,14 @@ from nearcache.extras import ENDLESS_S, EXPIRED_MS, Extras
 from nearcache.flight import Flight, Tasks, Threads
 from nearcache.flows import Ask, Flow, Run, arun, ask, run
 from nearcache.locks import Lock
-from nearcache.options import seconds
 from nearcache.process import once
 from nearcache.refresh import Failing, in_task, in_thread
-from nearcache.stampede_options import StampedeOptions, beta, fraction
+from nearcache.stampede_options import StampedeOptions, Terms, terms_of
 
 FLIGHT = b"\0flight\0"  # no user's lock has this name: key functions make no such start
 
 Found = tuple[bytes, int] | None
 """What ``gets`` says: bytes and version."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How one call of ``get_or_set`` wants to be protected."""
-
-    early: float
-    stale_ms: int
-    on_error_ms: int
-    jitter: float
-    wait_s: float
-
-    @property
-    def grace_ms(self) -> int:
-        return max(self.stale_ms, self.on_error_ms)
-
-    @property
-    def enveloped(self) -> bool:
-        return bool(self.early or self.grace_ms)
 
 
 @dataclass(slots=True)
@@ -162,7 +140,9 @@ class StampedeProof(Extras):
         jitter: float | None,
         wait: float | None,
     ) -> Terms:
-        terms = _terms(self.options, self.flight_wait_s, early, stale, stale_on_error, jitter, wait)
+        terms = terms_of(
+            self.options, self.flight_wait_s, early, stale, stale_on_error, jitter, wait
+        )
         if terms.enveloped and not self.keeps_envelopes:
             raise OptionError(
                 type(self).__name__, "compat", "has no room for early, stale or stale_on_error"
@@ -282,6 +262,16 @@ class StampedeProof(Extras):
         finally:
             yield from flight.leave(raw)
 
+    def _set_anew(self, call: Call) -> Flow[Any]:
+        """Computes and stores, whatever is there; what this caller computed."""
+        value, delta_ms = yield from self._timed(call)
+        self._failing.over(call.raw_key)
+        raw, expires_at_ms = self._wrapped(call, value, delta_ms)
+        yield from self._room_for(call.raw_key)
+        stored = yield from self._asked(ask("set", call.raw_key, raw, expires_at_ms), True)
+        self.counters.refused += not stored
+        return self._inside(raw, value)
+
     def _replaceable(self, call: Call) -> Flow[Found]:
         """The late value that a new one will replace; None if ``add`` will do."""
         if not call.terms.enveloped:
@@ -359,7 +349,15 @@ class StampedeProof(Extras):
         if found is None and there:
             # `add` was refused by what nobody can use: stale, or undecodable.
             yield from self._swapped(call, raw, expires_at_ms, there[1])
+        elif found and there is None and self._has_ended(found[0]):
+            # Not deleted: its time was over before the computation was.
+            yield from self._asked(ask("add", call.raw_key, raw, expires_at_ms))
         return raw
+
+    def _has_ended(self, raw: bytes) -> bool:
+        envelope = opened(raw)
+        ended_ms = envelope.expires_at_ms if envelope else None
+        return ended_ms is not None and ended_ms <= self.clock.now_ms()
 
     def _swapped(self, call: Call, raw: bytes, expires_at_ms: int | None, token: int) -> Flow[bool]:
         try:
@@ -429,35 +427,3 @@ class StampedeProof(Extras):
     def _room_for(self, raw_key: bytes) -> Flow[None]:
         """For backends with a bound on their number of items."""
         yield from ()
-
-
-@lru_cache(maxsize=1024)
-def _terms(
-    options: Any,
-    single_flight_s: float,
-    early: bool | float | None,
-    stale: float | None,
-    stale_on_error: float | None,
-    jitter: float | None,
-    wait: float | None,
-) -> Terms:
-    """What was given, else what the options say; ValueError for what makes no sense."""
-
-    def given(name: str, value: Any, parse: Callable[[Any], float], otherwise: float) -> float:
-        if value is None:
-            return otherwise
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise ValueError(f"{name} {error}") from None
-
-    said = options if isinstance(options, StampedeOptions) else StampedeOptions()
-    return Terms(
-        early=given("early", early, beta, said.early),
-        stale_ms=math.ceil(given("stale", stale, seconds, said.stale_s) * 1000),
-        on_error_ms=math.ceil(
-            given("stale_on_error", stale_on_error, seconds, said.stale_on_error_s) * 1000
-        ),
-        jitter=given("jitter", jitter, fraction, said.jitter),
-        wait_s=given("wait", wait, seconds, single_flight_s),
-    )

@@ -1,8 +1,11 @@
-"""Options of stampede protection, for every backend that has ``get_or_set``."""
+"""Options of stampede protection, for every backend and for each call of ``get_or_set``."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from nearcache.options import Options, option, seconds
@@ -67,4 +70,55 @@ class StampedeOptions(Options):
         fraction,
         default=0.0,
         shown_default="`0`",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How one call of ``get_or_set`` wants to be protected."""
+
+    early: float
+    stale_ms: int
+    on_error_ms: int
+    jitter: float
+    wait_s: float
+
+    @property
+    def grace_ms(self) -> int:
+        return max(self.stale_ms, self.on_error_ms)
+
+    @property
+    def enveloped(self) -> bool:
+        return bool(self.early or self.grace_ms)
+
+
+@lru_cache(maxsize=1024)
+def terms_of(
+    options: Any,
+    single_flight_s: float,
+    early: bool | float | None,
+    stale: float | None,
+    stale_on_error: float | None,
+    jitter: float | None,
+    wait: float | None,
+) -> Terms:
+    """What was given, else what the options say; ValueError for what makes no sense."""
+
+    def given(name: str, value: Any, parse: Callable[[Any], float], otherwise: float) -> float:
+        if value is None:
+            return otherwise
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
+
+    said = options if isinstance(options, StampedeOptions) else StampedeOptions()
+    return Terms(
+        early=given("early", early, beta, said.early),
+        stale_ms=math.ceil(given("stale", stale, seconds, said.stale_s) * 1000),
+        on_error_ms=math.ceil(
+            given("stale_on_error", stale_on_error, seconds, said.stale_on_error_s) * 1000
+        ),
+        jitter=given("jitter", jitter, fraction, said.jitter),
+        wait_s=given("wait", wait, seconds, single_flight_s),
     )
