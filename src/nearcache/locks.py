@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from nearcache.clock import Clock, SystemClock
-from nearcache.errors import EngineUnavailable, LockLost, LockNotAcquired
+from nearcache.errors import EngineError, EngineUnavailable, LockLost, LockNotAcquired
 from nearcache.flows import Flow, Pause, arun, ask, run
 from nearcache.keys import decode_key
 from nearcache.leases import FOREVER_MS, Lease, keeper
@@ -158,7 +158,8 @@ class Lock:
     def release(self) -> None:
         """Lets go; raises LockLost if the lock was no longer held.
 
-        If the store does not answer although the lock is surely held, it is told later.
+        If the store does not answer that is raised, and the store is told again until it
+        answers or the lock's time is over.
         """
         run(self._release(), self.engine, self.clock)
 
@@ -272,16 +273,11 @@ class Lock:
         keeper().drop(lease)
         try:
             held = yield ask("lock_release", self.name, lease.token)
-        except EngineUnavailable as error:
+        except (EngineUnavailable, asyncio.CancelledError, KeyboardInterrupt) as error:
             self._later("lock_release", lease.token)
-            if lease.lost:
+            if lease.lost and isinstance(error, EngineUnavailable):
                 raise lease.lose() from error
-            # The block had the lock for as long as it ran: nothing went wrong that the
-            # caller could act upon, and an error would say that the block failed.
-            logger.warning("lock %r is released later: %s", self._shown, error)
-            return
-        except BaseException:  # cancelled on the way
-            self._later("lock_release", lease.token)
+            # Whether it was held to the end nobody can tell: the store may be back empty.
             raise
         if not held:
             raise lease.lose()
@@ -289,11 +285,11 @@ class Lock:
     def _leave_block(self, error: BaseException | None) -> Flow[None]:
         try:
             yield from self._release()
-        except LockLost as lost:
+        except (LockLost, EngineError) as ours:
             # The body's own error says more than ours, and must not be hidden by it.
             if error is None:
                 raise
-            logger.warning("%s (while handling %s)", lost, type(error).__name__)
+            logger.warning("%s (while handling %s)", ours, type(error).__name__)
 
     def _take(self, token: int, asked_at_s: float) -> None:
         lease = Lease(

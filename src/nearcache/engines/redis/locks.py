@@ -134,6 +134,8 @@ class RedisLocks(Base):
             raise error_of(reply)
         return reply
 
+    lock_script, alock_script = twins(_lock_script)
+
     def _leave_later(self, name: bytes, ticket: int, ttl_ms: int, error: BaseException) -> None:
         """Undoes what a request may still do whose answer nobody will see."""
         if isinstance(error, EngineError) and not isinstance(
