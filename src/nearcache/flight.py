@@ -285,10 +285,10 @@ class Flight:
             yield Run(lambda: seat.wait(self._wait_s))
         except BaseException:
             # Cancelled, or the greenlet is killed. Who was handed the lead hands it on.
-            if not self._rise(crew, seat) and seat.raw is None:
+            if not self._rise(crew, seat, in_vain=False) and seat.raw is None:
                 self._crew = crew
             raise
-        if self._rise(crew, seat):
+        if self._rise(crew, seat, in_vain=True):
             self._counters.local_timeouts += 1
             return None
         if seat.raw is None:
@@ -297,13 +297,13 @@ class Flight:
             self._counters.local_leads += 1
         return seat.raw
 
-    def _rise(self, crew: _Crew, seat: Seat) -> bool:
+    def _rise(self, crew: _Crew, seat: Seat, in_vain: bool) -> bool:
         """True for who gives the seat up before anything was delivered to it."""
         with _lock:
             if seat.landed:
                 return False
             crew.seats.remove(seat)
-            if _crews.get(self._name) is crew:
+            if in_vain and _crews.get(self._name) is crew:
                 del _crews[self._name]
             return True
 
