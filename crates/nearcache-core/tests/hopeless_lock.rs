@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nearcache_core::{Buffer, Config, Store, TIMEOUT_SET, Wait, now_ms};
 
 /// The first shard's first word, after the header, the statistics and the locks.
-const FIRST_MUTEX: u64 = 25 * 4096;
+const FIRST_MUTEX: u64 = 41 * 4096;
 /// A thread id that no thread has.
 const NOBODY: u32 = 0x3fff_fff0;
 
