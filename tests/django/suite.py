@@ -11,6 +11,7 @@ from django.test import TestCase, override_settings
 from sessions_tests.tests import *  # noqa: F403
 
 BASE = settings.CACHES["default"]
+OTHER = {**BASE, "LOCATION": settings.OTHER_LOCATION}
 # The star import brings Django's classes for other session engines; only ours are wanted.
 for _name in [name for name in globals() if name.endswith("Tests") and name != "BaseCacheTests"]:
     if _name not in {"CacheSessionTests", "CacheDBSessionTests", "CacheDBSessionWithTimeZoneTests"}:
@@ -22,9 +23,7 @@ del BaseCacheTests
 class BackendTests(django_cache_tests.BaseCacheTests, TestCase):
     """BaseCacheTests, and what LocMemCacheTests adds that is about behaviour."""
 
-    @override_settings(
-        CACHES={"default": BASE, "other": {**BASE, "LOCATION": f"{BASE['LOCATION']}-other"}}
-    )
+    @override_settings(CACHES={"default": BASE, "other": OTHER})
     def test_multiple_caches(self) -> None:
         cache.set("value", 42)
         assert caches["default"].get("value") == 42

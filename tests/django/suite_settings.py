@@ -29,3 +29,6 @@ CACHES = {
         "LOCATION": os.environ["NEARCACHE_TEST_LOCATION"],
     }
 }
+OTHER_LOCATION = os.environ.get(
+    "NEARCACHE_TEST_OTHER_LOCATION", f"{os.environ['NEARCACHE_TEST_LOCATION']}-other"
+)

@@ -1,0 +1,115 @@
+"""Django's suite over RedisCache: one class of tests per cell, for side_by_side.py.
+
+A cell is a backend with options, and has two databases of its own. The cells hold whatever
+pickles, as the suite stores functions, classes, models and responses; the other serializers
+refuse these (``tests/codec``). Redis does not cull, so the two aliases that do are left out.
+"""
+
+import json
+import os
+from typing import Any
+
+from cache import tests as django_cache_tests
+from cache.tests import caches_setting_for_tests
+from django.core.cache import cache, caches
+from django.test import TestCase, override_settings
+from sessions_tests import tests as django_session_tests
+
+from tests.django.suite import Reentrant
+
+PLACES = json.loads(os.environ["NEARCACHE_TEST_PLACES"])
+"""The path of a server, and the URL of a cluster."""
+
+SYNC = "nearcache.backends.RedisCache"
+ASYNC = "tests.django.through_async.RedisThroughAsync"
+COMPRESSORS = ["none", "zlib", "gzip", "lzma", "lz4", "zstd", "brotli"]
+
+CELLS: dict[str, tuple[str, dict[str, Any]]] = {
+    f"{serializer}_{compressor}": (SYNC, {"serializer": serializer, "compressor": compressor})
+    for serializer in ("auto", "pickle")
+    for compressor in COMPRESSORS
+} | {
+    "as_django": (SYNC, {"compat": "django"}),
+    "as_django_redis": (SYNC, {"compat": "django-redis"}),
+    "as_django_redis_zlib": (SYNC, {"compat": "django-redis", "compressor": "zlib"}),
+    "resp3_python": (SYNC, {"protocol": 3, "parser": "python"}),
+    "through_async": (ASYNC, {}),
+    "through_async_zstd": (ASYNC, {"serializer": "pickle", "compressor": "zstd"}),
+}
+SESSION_CELLS = ["auto_none", "pickle_zlib", "through_async"]
+
+
+class BackendTests(django_cache_tests.BaseCacheTests):
+    """BaseCacheTests, and what LocMemCacheTests adds that is about behaviour."""
+
+    other: dict[str, Any]
+
+    # Aliases with MAX_ENTRIES: the server evicts, by its own rules.
+    test_cull = test_zero_cull = test_cull_delete_when_store_empty = None
+
+    def setUp(self) -> None:
+        # Who clears keeps to his own prefix, so what other tests left under others stays.
+        cache.flush_all()
+        super().setUp()
+
+    def test_multiple_caches(self) -> None:
+        mine, other = caches.settings["default"], self.other
+        with override_settings(CACHES={"default": mine, "other": other}):
+            cache.set("value", 42)
+            assert caches["default"].get("value") == 42
+            assert caches["other"].get("value") is None
+
+    def test_pickling_may_use_the_cache(self) -> None:
+        cache.set("set", Reentrant())
+        assert cache.add("add", Reentrant()) is True
+
+    def test_incr_decr_timeout(self) -> None:
+        cache.set("value", 1, timeout=cache.default_timeout * 10)
+        cache.incr("value")
+        cache.decr("value")
+        assert cache.ttl("value") > cache.default_timeout * 9
+
+
+class AsyncBackendTests(BackendTests):
+    """Without pickling querysets that nobody has evaluated yet: they would ask the database,
+    which Django forbids inside an event loop."""
+
+    test_cache_read_for_model_instance_with_deferred = None
+    test_cache_write_for_model_instance_with_deferred = None
+
+
+def _class(name: str, base: dict[str, Any], other: dict[str, Any]) -> type:
+    parent = AsyncBackendTests if base["BACKEND"] == ASYNC else BackendTests
+    made = type(name, (parent, TestCase), {"other": other, "__module__": __name__})
+    aliases = caches_setting_for_tests(base=base, exclude={"cull", "zero_cull"})
+    return override_settings(CACHES=aliases)(made)
+
+
+def _bases(at: int, backend: str, options: dict[str, Any]) -> tuple[Any, Any]:
+    where = f"unix://{PLACES['path']}?db="
+    base = {"BACKEND": backend, "OPTIONS": options}
+    return {**base, "LOCATION": f"{where}{2 * at}"}, {**base, "LOCATION": f"{where}{2 * at + 1}"}
+
+
+def _sessions(kind: str, name: str, base: dict[str, Any]) -> type:
+    parent = getattr(django_session_tests, kind)
+    made = type(f"{kind}_{name}", (parent,), {"__module__": __name__})
+    return override_settings(CACHES={"default": base})(made)
+
+
+def _classes() -> dict[str, type]:
+    made: dict[str, type] = {}
+    for at, (name, (backend, options)) in enumerate(CELLS.items()):
+        mine, other = _bases(at, backend, options)
+        made[f"Cell_{name}"] = _class(f"Cell_{name}", mine, other)
+        if name in SESSION_CELLS:
+            for kind in ("CacheSessionTests", "CacheDBSessionTests"):
+                made[f"{kind}_{name}"] = _sessions(kind, name, mine)
+    if PLACES["cluster"]:
+        mine = {"BACKEND": SYNC, "LOCATION": PLACES["cluster"]}
+        # A cluster has one database, so the other cache is elsewhere.
+        made["Cell_cluster"] = _class("Cell_cluster", mine, _bases(len(CELLS), SYNC, {})[0])
+    return made
+
+
+globals().update(_classes())
