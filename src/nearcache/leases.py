@@ -152,7 +152,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+        self._leases: dict[int, weakref.ref[Lease]] = {}
         self._debts: list[_Debt] = []
         self._thread: threading.Thread | None = None
         self._wakes_at_s = math.inf
@@ -160,13 +160,13 @@ class Keeper:
     def add(self, lease: Lease) -> None:
         """Renews it from now on."""
         with self._changed:
-            self._leases.add(lease)
+            self._leases[id(lease)] = weakref.ref(lease)
             self._wake_by_locked(lease.renew_at_s)
 
     def drop(self, lease: Lease) -> None:
         """Renews it no more."""
         with self._changed:
-            self._leases.discard(lease)
+            self._leases.pop(id(lease), None)
 
     def later(self, act: Callable[[], object], for_s: float, after_s: float = 0.0) -> None:
         """Calls ``act`` in the keeper's thread, again while it raises EngineUnavailable.
@@ -217,13 +217,20 @@ class Keeper:
 
     def _next_locked(self) -> float:
         # No name here may outlive the call: it would keep a lease alive that nobody holds.
-        dues = [each.renew_at_s for each in self._leases]
+        dues = [each.renew_at_s for each in self._living_locked()]
         return min(dues + [each.due_at_s for each in self._debts], default=math.inf)
+
+    def _living_locked(self) -> list[Lease]:
+        found = {at: reference() for at, reference in self._leases.items()}
+        for at, lease in found.items():
+            if lease is None:
+                del self._leases[at]
+        return [lease for lease in found.values() if lease is not None]
 
     def _due(self) -> list[Callable[[], None]]:
         now_s = time.monotonic()
         with self._changed:
-            leases = [each.keep for each in self._leases if each.renew_at_s <= now_s]
+            leases = [each.keep for each in self._living_locked() if each.renew_at_s <= now_s]
             owed = any(each.due_at_s <= now_s for each in self._debts)
         return [*leases, self._pay_debts] if owed else leases
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import threading
 import time
@@ -197,42 +198,46 @@ class Lock:
     def _acquire(self, wait_s: float | None, blocks: bool) -> Flow[bool]:
         if self._come_in_again():
             return True
+        token: int | None = None
+        ticket: int | None = None
         asked_at_s = self.clock.monotonic_s()
-        token = None
+        give_up_at_s = math.inf if wait_s is None else asked_at_s + wait_s
         if wait_s == 0 or not _native_async(self.engine):
             token = yield ask("lock_acquire", self.name, self._ttl_ms)
+        else:  # one round trip, whether it is free or not
+            wait_ms = self._wait_ms(wait_s if wait_s is not None else math.inf)
+            token, ticket = yield ask("lock_wait", self.name, None, self._ttl_ms, wait_ms)
         if token is None and wait_s != 0:
-            token, asked_at_s = yield from self._queue(wait_s, blocks)
+            token, asked_at_s = yield from self._queue(ticket, give_up_at_s, blocks)
         if token is None:
             return False
         self._take(token, asked_at_s)
         return True
 
-    def _queue(self, wait_s: float | None, blocks: bool) -> Flow[tuple[int | None, float]]:
-        """The token, or None after ``wait_s``, and when the store was asked for it."""
-        ticket: int | None = None
-        give_up_at_s = None if wait_s is None else self.clock.monotonic_s() + wait_s
+    def _queue(
+        self, ticket: int | None, give_up_at_s: float, blocks: bool
+    ) -> Flow[tuple[int | None, float]]:
+        """The token and when the store was asked for it; no token if the time is over."""
         outage = _Outage(self.clock)
         pause_s = FIRST_PAUSE_S
         try:
             while True:
                 asked_at_s = self.clock.monotonic_s()
-                left_s = None if give_up_at_s is None else max(0.0, give_up_at_s - asked_at_s)
+                left_s = max(0.0, give_up_at_s - asked_at_s)
                 wait_ms = self._wait_ms(left_s) if blocks else 0
                 try:
                     token, ticket = yield ask("lock_wait", self.name, ticket, self._ttl_ms, wait_ms)
-                    outage.over()
+                    outage.is_over()
                 except EngineUnavailable as error:
                     if ticket is None:
                         raise
-                    pause_s = outage.goes_on(error)
-                    token = None
+                    token, pause_s = None, outage.goes_on(error)
                 if token is not None:
                     return token, asked_at_s
-                if left_s == 0:
+                if not left_s:
                     break
                 if outage.since_s is not None or not blocks:
-                    yield Pause(pause_s if left_s is None else min(pause_s, left_s))
+                    yield Pause(min(pause_s, left_s))
                     pause_s = min(pause_s * 1.5, QUEUE_PAUSE_S)
         except BaseException:
             # Cancelled, interrupted, or the store is away: what is told to it must not wait.
@@ -242,10 +247,10 @@ class Lock:
         yield from self._leave_queue(ticket)
         return None, 0.0
 
-    def _wait_ms(self, left_s: float | None) -> int:
+    def _wait_ms(self, left_s: float) -> int:
         # The lease is counted from before the wait. It must not lose much of its time to that.
         longest_ms = max(1, min(WAIT_MS, self._ttl_ms // 4))
-        return longest_ms if left_s is None else min(longest_ms, round(left_s * 1000))
+        return min(longest_ms, math.ceil(min(left_s, WAIT_MS) * 1000))
 
     def _leave_queue(self, ticket: int | None) -> Flow[None]:
         if ticket is None:
@@ -377,7 +382,7 @@ class _Outage:
         self.since_s: float | None = None
         self._clock = clock
 
-    def over(self) -> None:
+    def is_over(self) -> None:
         self.since_s = None
 
     def goes_on(self, error: EngineUnavailable) -> float:

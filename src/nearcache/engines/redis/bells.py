@@ -43,12 +43,16 @@ RETRY_S = (0.05, 2.0)
 class Bell:
     """One waiter's."""
 
+    # Most are never waited for: the lock was free. So there is nothing dear in it until then.
+    # Whoever sets one of the two looks at the other afterwards, so that no ring is lost.
+    __slots__ = ("_rung", "_wake")
+
     def __init__(self) -> None:
-        self._rung = threading.Event()
+        self._rung = False
         self._wake: Callable[[], object] | None = None
 
     def ring(self) -> None:
-        self._rung.set()
+        self._rung = True
         wake = self._wake
         if wake is not None:
             with contextlib.suppress(RuntimeError):  # its loop is closed
@@ -56,21 +60,21 @@ class Bell:
 
     def heard(self, seconds: float) -> bool:
         """True if it rang within that time, or before."""
-        return self._rung.wait(seconds)
+        rung = threading.Event()
+        self._wake = rung.set
+        return self._rung or rung.wait(seconds)
 
     async def aheard(self, seconds: float) -> bool:
         """:meth:`heard` for a task."""
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
         self._wake = lambda: loop.call_soon_threadsafe(rung.set)
-        if self._rung.is_set():  # before there was somebody to wake
+        if self._rung:
             return True
         try:
             async with asyncio.timeout(seconds):
                 await rung.wait()
         except TimeoutError:
             return False
-        finally:
-            self._wake = None
         return True
 
 

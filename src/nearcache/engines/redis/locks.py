@@ -15,6 +15,7 @@ Redis does not know when a client's process is gone. So a lock made without a ti
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from nearcache.engines.redis.lock_scripts import (
     lock_keys,
 )
 from nearcache.engines.redis.pool import once_here
-from nearcache.engines.redis.resp import ErrorReply
+from nearcache.engines.redis.resp import ErrorReply, pack
 from nearcache.engines.redis.scripts import Script, Word, unknown
 from nearcache.engines.redis.topology import SAFE, Reply, Topology
 from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
@@ -126,10 +127,11 @@ class RedisLocks(Base):
     # -- the steps ---------------------------------------------------------------------------
 
     def _lock_script(self, script: Script, name: bytes, *arguments: Word) -> Flow[Reply]:
-        keys: Sequence[bytes] = lock_keys(name)
-        reply = yield call(self.topology, "ask", script.by_name(keys, arguments), keys[0], SAFE)
+        key, packed = _packed(script.sha1, name, arguments)
+        reply = yield call(self.topology, "ask", packed, key, SAFE)
         if unknown(reply):
-            reply = yield call(self.topology, "ask", script.in_full(keys, arguments), keys[0], SAFE)
+            packed = script.in_full(lock_keys(name), arguments)
+            reply = yield call(self.topology, "ask", packed, key, SAFE)
         if isinstance(reply, ErrorReply):
             raise error_of(reply)
         return reply
@@ -148,6 +150,22 @@ class RedisLocks(Base):
 
     def _bells(self) -> Bells:
         return once_here(("bells", id(self.topology)), lambda: Bells(self.topology))
+
+
+def _packed(sha1: bytes, name: bytes, arguments: Sequence[Word]) -> tuple[bytes, bytes]:
+    """``Script.by_name``, with what is the same every time made once; the key that routes it."""
+    key, packed = _unchanging(sha1, name, len(arguments))
+    for word in arguments:
+        raw = b"%d" % word if isinstance(word, int) else word
+        packed += b"$%d\r\n%b\r\n" % (len(raw), raw)
+    return key, packed
+
+
+@functools.lru_cache(maxsize=1024)
+def _unchanging(sha1: bytes, name: bytes, arguments: int) -> tuple[bytes, bytes]:
+    keys = lock_keys(name)
+    words = pack(b"EVALSHA", sha1, len(keys), *keys).partition(b"\r\n")[2]
+    return keys[0], b"*%d\r\n%b" % (3 + len(keys) + arguments, words)
 
 
 def _new_ticket() -> int:
