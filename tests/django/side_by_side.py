@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 import tempfile
+import traceback
 import unittest
 from typing import IO
 
@@ -52,6 +53,8 @@ def _forked(label: str) -> tuple[int, IO[str]]:
             status = 0
         except SystemExit as ended:
             status = int(bool(ended.code))
+        except BaseException:  # noqa: BLE001 - the parent's frames must not see it
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()

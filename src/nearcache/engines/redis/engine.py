@@ -75,7 +75,9 @@ class RedisEngine(RedisLocks):
     get, aget = twins(_get)
 
     def _gets(self, key: bytes) -> Flow[tuple[bytes, int] | None]:
-        raw = yield from self._get(key)
+        # Not READ, here and in expires_at: what is decided by it must not come from a replica
+        # that lags.
+        raw: bytes | None = yield from self._one(SAFE, key, b"GET", key)
         return None if raw is None else (raw, _token(raw))
 
     gets, agets = twins(_gets)
@@ -133,7 +135,7 @@ class RedisEngine(RedisLocks):
     touch, atouch = twins(_touch)
 
     def _expires_at(self, key: bytes) -> Flow[int | None]:
-        left_ms: int = yield from self._one(READ, key, b"PTTL", key)
+        left_ms: int = yield from self._one(SAFE, key, b"PTTL", key)
         if left_ms < 0:
             return ABSENT if left_ms == -2 else None
         return self.clock.now_ms() + left_ms
