@@ -64,6 +64,8 @@ class StampedeProof(Extras):
     """``get_or_set`` and its twin; see the head of this module."""
 
     flight_wait_s: float = 30.0
+    flight_lease_s: float = 3.0
+    """How long a dead process's computation is waited for, where the store cannot know of it."""
     options: Any = None
     chance: ClassVar[Any] = staticmethod(random.random)  # from 0 to below 1
 
@@ -394,13 +396,13 @@ class StampedeProof(Extras):
 
     def _flight(self, call: Call) -> Flight:
         wait_s = call.terms.wait_s
-        ttl_ms = getattr(self.engine, "lock_ttl_ms", None)
+        # Where the store cannot know that we died, the lock is short and renewed.
+        short = hasattr(self.engine, "lock_ttl_ms")
         lock = Lock(
             self.engine,
             FLIGHT + call.raw_key,
-            timeout_s=wait_s if ttl_ms is None else min(wait_s, ttl_ms / 1000),
-            # Where the store cannot know that we died, the lock is short and renewed.
-            auto_renew=ttl_ms is not None,
+            timeout_s=min(wait_s, self.flight_lease_s) if short else wait_s,
+            auto_renew=short,
             max_hold_s=wait_s,
             clock=self.clock,
         )
