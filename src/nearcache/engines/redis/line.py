@@ -1,0 +1,459 @@
+"""One connection that carries all threads and greenlets of the process.
+
+By *flat combining*: whoever finds the line free leads. A leader sends what everybody has queued
+in one write, reads the replies and hands them out; once it has its own, the first who waits
+leads on. So nobody waits for a connection while there is one, a crowd pipelines without
+asking, and somebody who is alone pays for one attribute more than a bare socket.
+
+State, all of it changed by single operations on dicts and deques, which are atomic for threads
+and greenlets. There is no lock that an interrupt, a killed greenlet or a fork could leave held.
+
+    lead      a dict with one entry: who leads. ``setdefault`` takes it
+    queue     requests that wait, first come first served. Anybody appends, the leader takes
+    wake      a seat per request, to sleep on
+
+What must hold:
+
+L1  Only the leader touches the channel, and takes from the queue.
+L2  Whoever appends to the queue tries to lead afterwards; whoever stops leading looks at the
+    queue afterwards. So no request is left behind.
+L3  A channel whose exchange did not end as it should is closed, never used again: replies
+    cannot cross. What the exchange was for is settled by :meth:`SharedLine._settle` alone.
+L4  Who gives up says ``abandoned`` first and looks at ``lead`` then; who hands on writes
+    ``lead`` first and looks at ``abandoned`` then. Both may see the other: :meth:`resign` says
+    which of them carries on.
+
+A request is sent twice only if it may be (``READ``, ``SAFE``), or if not a byte of it had left;
+once, and not after a timeout, as its caller has waited long enough by then.
+
+A forked child starts anew: other state, no connection, the parent's socket closed here and not
+shut down. The same happens to a line whose leader is stuck, as a greenlet is whose thread ended.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from nearcache.engines.redis import faults
+from nearcache.engines.redis.breaker import breaker_of
+from nearcache.engines.redis.channel import IDLE_S, Channel
+from nearcache.engines.redis.connect import connect
+from nearcache.engines.redis.resp import MORE, ProtocolError, make_reader
+from nearcache.engines.redis.seats import new_seat, release_all
+from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.topology import ONCE, Reply
+from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
+
+BATCH_COMMANDS = 1024
+BATCH_BYTES = 32768
+"""One round takes no more than that, but at least one request: nobody waits for long."""
+
+_monotonic = time.monotonic
+
+
+class _Request:
+    """Commands of one caller, and how it went."""
+
+    __slots__ = (
+        "abandoned",
+        "again",
+        "count",
+        "done",
+        "error",
+        "packed",
+        "replies",
+        "safety",
+        "taken",
+        "turn",
+        "wake",
+    )
+
+    def __init__(self, packed: bytes, count: int, safety: int) -> None:
+        self.packed = packed
+        self.count = count
+        self.safety = safety
+        self.replies: list[Reply] = []
+        self.error: EngineError | None = None
+        self.done = self.abandoned = self.again = self.taken = False
+        self.turn = [None]
+        self.wake = new_seat()
+
+    def settle(self, replies: list[Reply], error: EngineError | None = None) -> None:
+        self.replies, self.error = replies, error
+        self.done = True
+
+    def resign(self) -> bool:
+        """True for the first who asks: it passes on a lead that nobody here will use."""
+        try:
+            self.turn.pop()
+        except IndexError:
+            return False
+        return True
+
+    def result(self) -> list[Reply]:
+        if self.error is not None:
+            raise self.error
+        return self.replies
+
+
+class _Closed:
+    """Where there is no channel: never fresh, so that the short way is not taken."""
+
+    fresh_until = float("-inf")
+    received = 0
+    closing = False
+    kernel = True
+
+    def usable(self, now: float) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+    def wake(self) -> None: ...
+
+
+_CLOSED: Any = _Closed()
+
+
+class _Station:
+    """Everything of a line that a fork renews."""
+
+    __slots__ = ("channel", "dead", "lead", "queue", "rounds")
+
+    def __init__(self) -> None:
+        self.lead: dict[int, Any] = {}
+        self.queue: deque[_Request] = deque()
+        self.channel: Any = _CLOSED
+        self.rounds = 0
+        self.dead = False
+
+    def drop(self) -> None:
+        channel, self.channel = self.channel, _CLOSED
+        channel.close()
+
+    def hand_on(self, me: Any) -> None:
+        """The first who waits leads on; ``me`` leads until now."""
+        lead, queue = self.lead, self.queue
+        while True:
+            if not queue:
+                del lead[0]
+                if not queue or lead.setdefault(0, me) is not me:  # L2
+                    return
+            elif queue[0].abandoned:
+                queue.popleft()
+            else:
+                me = lead[0] = queue[0]
+                if not me.abandoned:
+                    release_all([me.wake])
+                    return
+                if not me.resign():  # L4
+                    return
+
+
+class SharedLine:
+    """See the head of this module; :class:`~.topology.Line` says what the methods promise.
+
+    ``resolve`` is asked for the address before every connect (a Sentinel's primary).
+    """
+
+    def __init__(
+        self, target: Target, address: Address, *, resolve: Callable[[], Address] | None = None
+    ) -> None:
+        self.name = str(address)
+        self.target = target
+        self.address = address
+        self.breaker = breaker_of(target, address)
+        self.reader_class = type(make_reader(target.parser)).__qualname__
+        """Which parser is in use: ``Reader`` is hiredis's."""
+        self._resolve = resolve
+        # Somebody in the queue may have to wait for an exchange to fail and for a connect.
+        self._wait_s = target.connect_timeout_s + target.read_timeout_s
+        self._station = _Station()
+        self._counts = dict.fromkeys(("connects", "combined", "again", "abandoned", "deposed"), 0)
+        _lines.add(self)
+
+    # ---- asking
+
+    def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
+        # The hot path, written out: alone, on a connection that was in use a moment ago.
+        station = self._station
+        lead = station.lead
+        me = [packed]
+        sent = 0
+        try:
+            if lead.setdefault(0, me) is me:
+                channel = station.channel
+                now = _monotonic()
+                if now < channel.fresh_until and self.breaker.quiet:
+                    channel.fresh_until = now + IDLE_S
+                    sent = channel.send(packed)
+                    channel.feed(channel.recv(65536))
+                    reply = channel.gets()
+                    if reply is MORE or sent != len(packed) or channel.has_data():
+                        reply = channel.finish(packed, sent, reply)
+                    if not station.queue:
+                        del lead[0]
+                        if not station.queue or lead.setdefault(0, me) is not me:  # L2
+                            return reply
+                    station.hand_on(me)
+                    return reply
+            return self._queue_up(station, me, _Request(packed, 1, safety))[0]
+        except BaseException as error:
+            if lead.get(0) is not me:
+                raise
+            return self._stumbled(station, me, _Request(packed, 1, safety), sent, error)
+
+    def ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
+        return self._queue_up(self._station, None, _Request(packed, count, safety))
+
+    def _queue_up(self, station: _Station, me: Any, request: _Request) -> list[Reply]:
+        """The replies, asked for by whoever leads next; that is us if ``me`` leads."""
+        if not self.breaker.quiet:
+            self.breaker.check()
+        lead = station.lead
+        try:
+            station.queue.append(request)
+            if me is not None and lead.get(0) is me:
+                lead[0] = request
+            lead.setdefault(0, request)  # L2
+            while not request.done:
+                if lead.get(0) is request:
+                    self._lead(station, request)
+                else:
+                    self._wait(station, request)
+        except BaseException:
+            request.abandoned = True  # L4
+            if lead.get(0) is request and request.resign():
+                station.hand_on(request)
+            raise
+        return request.result()
+
+    def _wait(self, station: _Station, request: _Request) -> None:
+        """Returns when there is something to do, or raises ReplyTimeout."""
+        leader, rounds = station.lead.get(0), station.rounds
+        received = station.channel.received
+        if request.wake.acquire(timeout=self._wait_s) or request.done:
+            return
+        if station.lead.setdefault(0, request) is request:
+            return  # a leader was interrupted twice, and left us behind
+        stuck = station.lead.get(0) is leader and station.rounds == rounds
+        if stuck and station.channel.received == received:
+            self._depose(station)
+        self._counts["abandoned"] += 1
+        late = ReplyTimeout(
+            f"{self.name}: no reply within {self._wait_s:g} s, behind other commands of this"
+            " process: find slow commands with SLOWLOG, or raise SOCKET_TIMEOUT"
+        )
+        raise faults.uncertain(late) if request.taken and request.safety == ONCE else late
+
+    # ---- leading
+
+    def _lead(self, station: _Station, request: _Request) -> None:
+        while not request.done:
+            self._round(station)
+        station.hand_on(request)
+
+    def _round(self, station: _Station) -> None:
+        """Everybody's commands in one write, everybody's replies from as few reads as it takes."""
+        batch = _take(station.queue)
+        replies: list[Reply] = []
+        station.rounds += 1
+        channel = _CLOSED
+        try:
+            channel = self._channel(station)
+            for request in batch:
+                request.taken = True
+            data = b"".join([request.packed for request in batch])
+            channel.exchange(data, sum([request.count for request in batch]), replies)
+        except BaseException as error:
+            station.drop()
+            if channel is _CLOSED:
+                self._no_channel(station, batch, error)
+            else:
+                self._settle(station, batch, replies, channel.sent, error)
+            if not isinstance(error, BROKEN):
+                raise
+        else:
+            at = 0
+            for request in batch:
+                request.settle(replies[at : at + request.count])
+                at += request.count
+            release_all([request.wake for request in batch])
+            self._counts["combined"] += len(batch)
+            if not self.breaker.quiet:
+                self.breaker.succeeded()
+
+    def _channel(self, station: _Station) -> Channel:
+        """The connection, made if there is none that can be used."""
+        now = _monotonic()
+        channel: Channel = station.channel
+        if channel.usable(now):
+            channel.touch(now)
+            return channel
+        station.drop()
+        if station.dead:
+            raise ConnectionFailed(f"{self.name}: the connection was given up, as by a fork")
+        address = self._resolve() if self._resolve else self.address
+        made = Channel(
+            connect(self.target, address), self.target.read_timeout_s, self.target.protocol
+        )
+        self._counts["connects"] += 1
+        station.channel = made
+        return made
+
+    def _no_channel(self, station: _Station, batch: list[_Request], error: BaseException) -> None:
+        """No connection could be made: the same for all who wait, as it is for those to come."""
+        if not isinstance(error, EngineError):
+            station.queue.extendleft(reversed(batch))
+            return
+        if not station.dead:
+            self.breaker.failed(error)
+        while station.queue:
+            batch.append(station.queue.popleft())
+        for request in batch:
+            request.settle([], faults.again(error))
+        release_all([request.wake for request in batch])
+
+    def _settle(
+        self,
+        station: _Station,
+        batch: list[_Request],
+        replies: list[Reply],
+        sent: int,
+        error: BaseException,
+    ) -> None:
+        """L3: what becomes of each request of an exchange that broke or was interrupted."""
+        if isinstance(error, BROKEN):
+            reason = faults.broken(error, self.name, self.target.read_timeout_s)
+            self.breaker.failed(reason)
+        else:
+            reason = ConnectionFailed(
+                f"{self.name}: the connection was dropped, as another caller was interrupted"
+            )
+        again = []
+        at = start = 0
+        for request in batch:
+            end = at + request.count
+            left = start < sent
+            if end <= len(replies):
+                request.settle(replies[at:end])
+            elif _may_repeat(request, left, reason):
+                request.again = True
+                again.append(request)
+            else:
+                once = left and request.safety == ONCE
+                request.settle([], faults.uncertain(reason) if once else faults.again(reason))
+            at, start = end, start + len(request.packed)
+        self._counts["again"] += len(again)
+        station.queue.extendleft(reversed(again))
+        release_all([request.wake for request in batch if request.done])
+
+    def _stumbled(
+        self, station: _Station, me: Any, request: _Request, sent: int, error: BaseException
+    ) -> Reply:
+        """What ``ask`` does after an error of its short way, while it leads."""
+        if isinstance(error, EngineError):  # nothing was sent: the circuit is open
+            station.hand_on(me)
+            raise error
+        channel = station.channel
+        if not isinstance(error, BROKEN):
+            station.drop()
+            station.hand_on(me)
+            raise error
+        station.drop()
+        # An error of `send` itself leaves `sent` at 0; a TLS socket may have sent some of it.
+        self._settle(station, [request], [], sent or int(not channel.kernel), error)
+        station.lead[0] = request
+        try:
+            self._lead(station, request)
+        except BaseException:
+            request.abandoned = True  # L4
+            if station.lead.get(0) is request and request.resign():
+                station.hand_on(request)
+            raise
+        return request.result()[0]
+
+    def _depose(self, station: _Station) -> None:
+        """Starts anew beside a leader that does nothing; it finds its connection closed."""
+        if self._station is station:
+            self._station = _Station()
+            self._counts["deposed"] += 1
+            station.dead = True
+            station.channel.wake()
+
+    # ---- the rest of the contract
+
+    def close(self) -> None:
+        """Drops the connection; if it is in use, as soon as it is not."""
+        station, me = self._station, [None]
+        station.channel.closing = True
+        if station.lead.setdefault(0, me) is me:
+            try:
+                station.drop()
+            finally:
+                station.hand_on(me)
+
+    def stats(self) -> dict[str, int]:
+        station = self._station
+        return {
+            **self._counts,
+            **self.breaker.stats(),
+            "rounds": station.rounds,
+            "open": int(station.channel is not _CLOSED),
+            "parser_hiredis": int(self.reader_class == "Reader"),
+        }
+
+    def _start_anew(self) -> None:
+        """In a forked child: the parent's connection and its callers are not ours."""
+        old, self._station = self._station, _Station()
+        old.dead = True
+        old.channel.close()
+
+
+BROKEN = (OSError, EOFError, ProtocolError, EngineError)
+"""What a connection raises by itself. Anything else interrupted its user (gevent.Timeout)."""
+
+
+def _take(queue: deque[_Request]) -> list[_Request]:
+    batch: list[_Request] = []
+    commands = size = 0
+    while queue:
+        request = queue[0]
+        commands += request.count
+        size += len(request.packed)
+        if batch and (commands > BATCH_COMMANDS or size > BATCH_BYTES):
+            break
+        queue.popleft()
+        if not request.abandoned:
+            batch.append(request)
+    return batch
+
+
+def _may_repeat(request: _Request, left: bool, reason: EngineError) -> bool:
+    if request.again or isinstance(reason, ReplyTimeout):
+        return False
+    return request.safety != ONCE or not left
+
+
+_lines: weakref.WeakSet[SharedLine] = weakref.WeakSet()
+
+
+def _start_all_anew() -> None:
+    for line in list(_lines):
+        line._start_anew()
+
+
+def close_all() -> None:
+    """Drops the connections of all lines."""
+    for line in list(_lines):
+        line.close()
+
+
+os.register_at_fork(after_in_child=_start_all_anew)
+atexit.register(close_all)
