@@ -16,7 +16,8 @@ from nearcache.backends import RedisCache, SharedMemoryCache
 from nearcache.clock import FakeClock
 from nearcache.codec.envelope import opened
 from tests.backends.classes import MemoryCache, PlainSharedMemoryCache
-from tests.backends.conftest import BACKENDS
+
+BACKENDS = [MemoryCache, PlainSharedMemoryCache, SharedMemoryCache, RedisCache]
 
 Make = Callable[..., Any]
 
@@ -27,7 +28,7 @@ def clock() -> FakeClock:
     return FakeClock(time.time_ns() // 1_000_000)
 
 
-@pytest.fixture(params=[*BACKENDS, RedisCache], ids=lambda backend: backend.__name__)
+@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.__name__)
 def make(
     request: pytest.FixtureRequest, private_path: Path, clock: FakeClock
 ) -> Callable[..., Any]:
@@ -162,6 +163,34 @@ def test_touch_keeps_the_grace(cache: Any, get_or_set: Any, clock: FakeClock) ->
     assert cache.get("plain") is None
 
 
+def test_over_redis_a_touch_is_one_round_trip_and_knows_other_types(
+    redis_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = RedisCache(f"unix://{redis_server.path}", {})
+    trips = []
+    asked = cache._topology.ask_each
+    monkeypatch.setattr(
+        cache._topology, "ask_each", lambda *args: trips.append(args) or asked(*args)
+    )
+    monkeypatch.setattr(cache._topology, "ask", lambda *args: trips.append(args))
+    with redis_server.client() as client:
+        client.hset(cache.make_key("hash"), "field", 1)
+        client.set(cache.make_key("empty"), "")
+        client.set(cache.make_key("text"), "text")
+        assert [cache.touch(key, 100) for key in ("hash", "empty", "text", "absent")] == [
+            True,
+            True,
+            True,
+            False,
+        ]
+        assert len(trips) == 4
+        assert client.pttl(cache.make_key("hash")) > 90_000
+        assert cache.persist("hash")
+        assert client.pttl(cache.make_key("hash")) == -1
+        assert cache.touch("hash", 0)
+        assert not client.exists(cache.make_key("hash"))
+
+
 def test_a_compressed_or_pickled_value_stays_so_inside(make: Make, clock: FakeClock) -> None:
     cache = make(compressor="zlib", compress_min=10, serializer="pickle")
     assert cache.get_or_set("k", lambda: "a" * 10_000, 10, stale=60) == "a" * 10_000
@@ -174,7 +203,3 @@ def test_counters_stay_counters(cache: Any, get_or_set: Any) -> None:
     assert get_or_set("n", lambda: 5, 10, stale=60) == 5
     assert cache.incr("n") == 6
     assert cache.get("n") == 6
-
-
-def test_these_are_all_backends() -> None:
-    assert {MemoryCache, PlainSharedMemoryCache, SharedMemoryCache} == set(BACKENDS)
