@@ -74,6 +74,12 @@ def _parser(name: str, value: Any) -> str:
     raise ValueError(f'has {name}={value!r}; write "hiredis" or "python"')
 
 
+def _function(name: str, value: Any) -> Any:
+    if not callable(value):
+        raise ValueError(f"has {name} that is no function of (host, port)")
+    return value
+
+
 def _file(name: str, value: Any) -> str:
     path = os.fspath(value)
     if not os.path.exists(path):
@@ -107,6 +113,7 @@ FIELDS: dict[str, tuple[str, Reader]] = {
     "ssl": ("tls", _yes_or_no),
     "protocol": ("protocol", _whole(2, 3)),
     "parser_class": ("parser", _parser),
+    "address_remap": ("address_remap", _function),
     "socket_connect_timeout": ("connect_timeout_s", _seconds),
     "socket_timeout": ("read_timeout_s", _seconds),
     "timeout": ("pool_timeout_s", _seconds),

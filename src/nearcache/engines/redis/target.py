@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -58,6 +59,10 @@ class Target:
     breaker_s: float = 1.0
     """How long an open circuit answers at once; then one caller tries."""
     keepalive: bool = True
+    address_remap: Callable[[tuple[str, int]], tuple[str, int]] | None = field(
+        default=None, repr=False
+    )
+    """From the (host, port) that a cluster or a sentinel names to what can be reached from here."""
     connection_kwargs: tuple[tuple[str, Any], ...] = field(default=(), repr=False, hash=False)
     """Everything else for redis-py's connection class, TLS files among it, sorted by name.
 
