@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +43,9 @@ class Record(Breaker):
 
 def line_to(address: Address, **fields: Any) -> AsyncLine:
     target = Target(addresses=(address,), **({"read_timeout_s": 5.0} | fields))
-    return AsyncLine(target, address, Record())
+    line = AsyncLine(target, address)
+    line.breaker = Record()
+    return line
 
 
 def line_of(server: Server, name: str = "line", **fields: Any) -> AsyncLine:
@@ -266,18 +270,60 @@ def test_silence_is_counted_from_the_last_reply_not_from_the_first_request(
     run(main)
 
 
-def test_a_loop_kept_busy_takes_what_has_come_meanwhile(server: Server) -> None:
-    line = line_of(server, read_timeout_s=0.05)
-
-    async def main() -> None:
-        await line.ask(PING)
+BUSY = """
+import asyncio, sys, time
+from tests.redis.test_aline import *
+def kept_busy(line, pause, resume, runner):
+    async def main():
+        assert await line.ask(PING) == b"PONG"
+        pause()
         asked = asyncio.ensure_future(line.ask(pack("ECHO", "there")))
         for _ in range(3):
             await asyncio.sleep(0)  # written by now
-        time.sleep(0.15)  # longer than the read timeout, and nobody reads
+        resume()
+        time.sleep(0.2)  # the reply comes, and the time runs out, and nobody looks
         assert await asked == b"there"
+    runner.run(main())
+"""
 
-    run(main)
+
+def test_a_loop_kept_busy_takes_what_has_come_meanwhile(server: Server) -> None:
+    scope: dict[str, Any] = {}
+    exec(BUSY, scope)
+    with asyncio.Runner() as runner:
+        scope["kept_busy"](line_of(server, read_timeout_s=0.1), server.pause, server.resume, runner)
+
+
+def test_a_large_value_may_take_longer_than_the_timeout(server_directory: Path) -> None:
+    path = str(server_directory / "slow.sock")
+    line, value = line_to(Address(path=path), read_timeout_s=0.15), b"x" * (2 << 20)
+
+    def take_slowly(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            while b"PING" not in (data := connection.recv(1000)):
+                connection.sendall(b"+OK\r\n" * data.count(b"*"))
+            connection.sendall(b"+PONG\r\n")
+            left = len(pack("SET", "key", value))
+            while left > 0:
+                time.sleep(0.04)
+                data = connection.recv(100_000)
+                left -= len(data) or left  # gave up
+            connection.sendall(b"+OK\r\n")
+            connection.recv(1)
+
+    async def main() -> None:
+        assert await line.ask(pack("SET", "key", value)) == b"OK"
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        taker = threading.Thread(target=take_slowly, args=(listening,))
+        taker.start()
+        began = time.monotonic()
+        run(main)
+        assert time.monotonic() - began > 0.3
+        taker.join()
 
 
 # ---- loss
@@ -345,14 +391,28 @@ def test_a_connection_closed_while_idle_costs_nobody_an_error(server: Server) ->
     run(main)
 
 
-def test_nor_one_closed_while_the_loop_stood_still(server: Server) -> None:
+@pytest.mark.parametrize("idle_s", [0.02, aline.IDLE_S * 1.5])
+def test_nor_one_closed_while_the_loop_stood_still(server: Server, idle_s: float) -> None:
     line = line_of(server)
     with asyncio.Runner() as runner:
         for expected in range(1, 4):
             assert runner.run(line.ask(pack("INCR", "counter"), None, ONCE)) == expected
             kill(server)
-            time.sleep(aline.IDLE_S * 1.5)
+            time.sleep(idle_s)
     assert line.breaker.told == []
+
+
+def test_nor_one_closed_while_a_task_kept_the_loop_from_looking(server: Server) -> None:
+    line = line_of(server)
+
+    async def main() -> None:
+        for expected in range(1, 4):
+            assert await line.ask(pack("INCR", "counter"), None, ONCE) == expected
+            kill(server)
+            time.sleep(aline.IDLE_S * 1.5)  # and straight on to the next request
+        assert line.breaker.told == []
+
+    run(main)
 
 
 def test_nobody_there_is_one_failure_for_all_who_ask(server: Server) -> None:
@@ -363,6 +423,7 @@ def test_nobody_there_is_one_failure_for_all_who_ask(server: Server) -> None:
         results = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(each, ConnectionFailed) for each in results)
         assert line.name in str(results[0])
+        assert len({id(each) for each in results}) == 50
         assert results[0].__cause__ is not None
         assert len(line.breaker.told) == 1
 
@@ -600,10 +661,29 @@ def test_a_child_forked_inside_a_loop_starts_anew(server: Server) -> None:
     run(main)
 
 
-UVLOOP = """
-import asyncio, sys, uvloop
-from tests.redis.test_aline import *
-line = line_to(Address(path=sys.argv[1]), read_timeout_s=0.2)
+def test_a_child_that_runs_its_parent_s_loop_starts_anew_too(server: Server) -> None:
+    line = line_of(server)
+    with asyncio.Runner() as runner:
+        assert runner.run(line.ask(PING)) == b"PONG"
+        before = ids_of(server)
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(str(runner.run(line.ask(pack("CLIENT", "ID")))) in before)
+            except BaseException:  # noqa: BLE001 - must not become a second pytest
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert runner.run(line.ask(PING)) == b"PONG"
+        assert ids_of(server) == before
+
+
+UVLOOP = (
+    BUSY
+    + """
+import os, signal, uvloop, redis
+line = line_to(Address(path=sys.argv[1]), read_timeout_s=0.1,
+               connection_kwargs=(("client_name", "uv"),))
+admin = redis.Redis(unix_socket_path=sys.argv[1])
 async def main():
     replies = await asyncio.gather(*(line.ask(pack("ECHO", n)) for n in range(1000)))
     assert replies == [b"%d" % n for n in range(1000)]
@@ -613,11 +693,25 @@ async def main():
 for _ in range(10):
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+def send(number):
+    os.kill(int(sys.argv[2]), number)
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    kept_busy(line, lambda: send(signal.SIGSTOP), lambda: send(signal.SIGCONT), runner)
+    for expected in range(1, 4):
+        assert runner.run(line.ask(pack("INCR", "counter"))) == expected
+        for each in admin.client_list():
+            if each["name"] == "uv":
+                admin.client_kill_filter(_id=each["id"])
+        time.sleep(aline.IDLE_S * 1.5)
+admin.close()
 """
+)
 
 
 def test_uvloop(server: Server) -> None:
     pytest.importorskip("uvloop")
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", UVLOOP, server.path]
+    command = [sys.executable, "-W", "error", "-c", UVLOOP, server.path]
+    assert server.process
+    command.append(str(server.process.pid))
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

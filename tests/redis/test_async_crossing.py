@@ -14,7 +14,6 @@ import threading
 from typing import Any
 
 from nearcache.engines.redis.aline import AsyncLine
-from nearcache.engines.redis.breaker import Breaker
 from nearcache.engines.redis.resp import ErrorReply, pack
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, READ, SAFE
@@ -97,9 +96,10 @@ def test_no_reply_is_ever_another_s(server: Server) -> None:
     target = Target(
         addresses=(address,),
         read_timeout_s=READ_TIMEOUT_S,
+        breaker_failures=0,
         connection_kwargs=(("client_name", "crowd"),),
     )
-    line = AsyncLine(target, address, Breaker("server", failures=0))
+    line = AsyncLine(target, address)
     crowds = [Crowd(number, line) for number in range(2)]
     threads = [threading.Thread(target=crowd.run) for crowd in crowds]
     for thread in threads:

@@ -28,11 +28,11 @@ import os
 import select
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from nearcache.engines.redis import connect, faults
-from nearcache.engines.redis.breaker import Breaker
+from nearcache.engines.redis.breaker import Breaker, breaker_of
 from nearcache.engines.redis.clients import async_connection
 from nearcache.engines.redis.loops import of_this_loop
 from nearcache.engines.redis.resp import (
@@ -57,17 +57,26 @@ PIECE = 256 << 10
 """Bytes of requests joined to one write."""
 IDLE_S = 0.1
 """A connection unused for longer is looked at before it is used."""
-SOON_S = 0.001
 
 
 class AsyncLine:
-    """The asyncio half of :class:`~nearcache.engines.redis.topology.Line`."""
+    """The asyncio half of :class:`~nearcache.engines.redis.topology.Line`.
 
-    def __init__(self, target: Target, address: Address, breaker: Breaker) -> None:
+    ``resolve`` is asked for the address before every connect (a Sentinel's primary).
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        address: Address,
+        *,
+        resolve: Callable[[], Awaitable[Address]] | None = None,
+    ) -> None:
         self.name = str(address)
         self.target = target
         self.address = address
-        self.breaker = breaker
+        self.breaker: Breaker = breaker_of(target, address)
+        self._resolve = resolve
         self.counts = dict.fromkeys(COUNTS, 0)
         self._by_loop: dict[int, weakref.ref[LoopLine]] = {}
         _lines.add(self)
@@ -106,6 +115,10 @@ class AsyncLine:
                 continue
             with contextlib.suppress(RuntimeError):  # closed a moment ago, by its own thread
                 line.loop.call_soon_threadsafe(line.drop)
+
+    async def place(self) -> Address:
+        """Where to connect to, now."""
+        return self.address if self._resolve is None else await self._resolve()
 
     def stats(self) -> dict[str, int]:
         return dict(self.counts)
@@ -349,12 +362,11 @@ class Wire(asyncio.Protocol):
     def is_stale(self) -> bool:
         """True if an unused connection was closed meanwhile, and the loop has not seen it yet.
 
-        A loop that stood still (``run_until_complete``, then nothing, then again) writes before
-        it reads, and the first request would be lost on a connection closed long ago.
+        A loop that was kept busy writes before it reads, and the first request would be lost on
+        a connection closed long ago.
         """
-        return not self.pending and self._now() - self._since > IDLE_S and self._readable()
-
-    def _readable(self) -> bool:
+        if self.pending or self._now() - self._since < IDLE_S:
+            return False
         poll = select.poll()
         try:
             poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
@@ -414,9 +426,6 @@ class Wire(asyncio.Protocol):
         left_s = self._since + self._timeout_s - self._now()
         if left_s <= 0 and self._still_taken():
             left_s = self._timeout_s
-        if left_s <= 0 and self._readable():
-            # The loop was kept busy so long that it could not read what has come.
-            left_s = SOON_S
         if left_s > 0:
             self._timer = self._line.loop.call_later(left_s, self._look)
             return
@@ -439,22 +448,28 @@ class Wire(asyncio.Protocol):
 async def connected(line: LoopLine) -> Wire:
     """A wire that has answered PING. Raises EngineError, with the foreign error as cause."""
     target, address = line.owner.target, line.owner.address
-    connection = async_connection(target, address)
-    wire = None
     try:
         async with asyncio.timeout(target.connect_timeout_s + target.read_timeout_s):
-            await connection.connect()
-            wire = Wire(line, connection)
-            connect.check_pong(await wire.ping(), wire.reader, str(address))
-    except BaseException as error:
-        if wire is None:
-            await connection.disconnect(nowait=True)
-        else:
-            wire.abandon()
-        if not isinstance(error, Exception):
-            raise
+            address = await line.owner.place()
+            return await _handshake(line, target, address)
+    except Exception as error:  # noqa: BLE001 - all of them are mapped
         mapped = faults.connecting(error, target, address)
         raise await _found_out(mapped, target, address) from mapped.__cause__
+
+
+async def _handshake(line: LoopLine, target: Target, address: Address) -> Wire:
+    connection = async_connection(target, address)
+    try:
+        await connection.connect()
+        wire = Wire(line, connection)
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+    try:
+        connect.check_pong(await wire.ping(), wire.reader, str(address))
+    except BaseException:
+        wire.abandon()
+        raise
     return wire
 
 
