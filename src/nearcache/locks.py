@@ -28,6 +28,7 @@ import os
 import threading
 import time
 import types
+import weakref
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -395,7 +396,8 @@ class _Outage:
         return 0.1
 
 
-_reentrant: dict[tuple[int, bytes, object], Lease] = {}
+_reentrant: weakref.WeakValueDictionary[tuple[int, bytes, object], Lease]
+_reentrant = weakref.WeakValueDictionary()
 """Leases of reentrant locks, by engine, name and the thread or task that holds them."""
 
 os.register_at_fork(after_in_child=_reentrant.clear)
