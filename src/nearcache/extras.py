@@ -90,14 +90,14 @@ class Extras(BaseCache):
     def _expire_at(self, key: Any, when: Any, version: int | None = None) -> Flow[bool]:
         """Lets the key live until ``when``: a datetime, or seconds since the Unix epoch."""
         moment = when.timestamp() if isinstance(when, datetime) else when
-        return (yield from self._pexpire_at(key, math.ceil(moment * 1000), version))
+        return (yield from self._pexpire_at(key, int(moment * 1000), version))
 
     expire_at, aexpire_at = twins(_expire_at)
 
     def _pexpire_at(self, key: Any, when: Any, version: int | None = None) -> Flow[bool]:
         """Lets the key live until ``when``: a datetime, or milliseconds since the Unix epoch."""
         if isinstance(when, datetime):
-            when = math.ceil(when.timestamp() * 1000)
+            when = int(when.timestamp() * 1000)
         return (yield from self._moved(self._raw_key(key, version), max(EXPIRED_MS, when)))
 
     pexpire_at, apexpire_at = twins(_pexpire_at)

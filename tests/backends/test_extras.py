@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from nearcache.errors import LockNotAcquired, OptionError
+from tests.backends.conftest import local_only
 
 Make = Callable[..., Any]
 
@@ -42,6 +45,26 @@ def test_expire_and_persist_move_the_deadline(cache: Any) -> None:
     assert cache.ttl("k") is None
     assert cache.expire("missing", 100) is False
     assert cache.persist("missing") is False
+
+
+def test_pexpire_expire_at_and_pexpire_at_move_the_deadline(cache: Any) -> None:
+    cache.set("k", 1, 10)
+    assert cache.pexpire("k", 100_500) is True
+    assert 100_000 < cache.pttl("k") <= 100_501
+    assert cache.expire("k", timedelta(seconds=200)) is True
+    assert cache.ttl("k") == 200
+    assert cache.expire_at("k", datetime.now(UTC) + timedelta(seconds=300)) is True
+    assert 299 <= cache.ttl("k") <= 300
+    assert cache.expire_at("k", int(time.time()) + 400) is True
+    assert 398 <= cache.ttl("k") <= 400
+    assert cache.pexpire_at("k", int(time.time() * 1000) + 500_000) is True
+    assert 499 <= cache.ttl("k") <= 500
+    assert cache.pexpire_at("k", datetime.now() + timedelta(seconds=600)) is True  # noqa: DTZ005
+    assert 599 <= cache.ttl("k") <= 600
+    for method in (cache.pexpire, cache.expire_at, cache.pexpire_at):
+        assert method("missing", 10**13) is False
+    assert cache.expire_at("k", 5) is True
+    assert cache.get("k") is None
 
 
 def test_infinite_and_endless_timeouts_mean_for_ever(cache: Any) -> None:
@@ -139,6 +162,7 @@ def test_a_prefix_with_special_characters_is_just_a_prefix(make_cache: Make, pre
     assert [other.get("k") for other in others] == ["other"] * 3
 
 
+@local_only
 def test_clear_without_a_prefix_empties_the_store(make_cache: Make) -> None:
     make_cache(KEY_PREFIX="p").set("k", 1)
     make_cache().clear()
@@ -254,6 +278,7 @@ def test_a_value_that_cannot_be_read_is_a_counted_miss(cache: Any) -> None:
     assert cache.gets("k") is None
 
 
+@local_only
 def test_a_value_too_large_is_refused_counted_and_leaves_nothing_old(cache: Any) -> None:
     cache.set("k", "old")
     cache.set("k", "x" * (8 << 20))
@@ -278,6 +303,7 @@ def test_every_serializer_and_compressor(
     assert cache.get("k") == [1, 2]
 
 
+@local_only
 def test_max_entries_holds_whatever_the_way_in(make_cache: Make) -> None:
     cache = make_cache(options={"MAX_ENTRIES": 10})
     for i in range(50):
@@ -320,7 +346,8 @@ def test_every_twin_is_there_and_does_the_same(cache: Any) -> None:
         assert await cache.adecr_version("k", version=2) == 1
         assert await cache.aget_or_set("new", lambda: "plain") == "plain"
         assert await cache.adelete_pattern("n*") == 1
-        assert (await cache.astats())["items"] == 2
+        # The lock of get_or_set may still be there, which Redis counts.
+        assert (await cache.astats())["items"] >= 2
         assert await cache.acheck() == []
         await cache.adelete_many(["a"])
         assert await cache.adelete("k") is True

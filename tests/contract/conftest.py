@@ -69,7 +69,7 @@ def redis(redis_server: Server) -> Iterator[RedisEngine]:
 
 @pytest.fixture(scope="session")
 def cluster(redis_directory: Path) -> Iterator[ClusterServers]:
-    with running_cluster(redis_directory, replicas=0) as servers:
+    with running_cluster(redis_directory) as servers:
         yield servers
 
 

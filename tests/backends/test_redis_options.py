@@ -1,0 +1,210 @@
+"""Settings of RedisCache: its own, Django's and django-redis's; wrong ones say what to write."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import hiredis
+import pytest
+import redis
+from django.core.exceptions import ImproperlyConfigured
+
+from nearcache.backends import RedisCache, RedisOptions
+from nearcache.drop_in import CONNECTION_NAMES, READINGS
+from nearcache.engines.redis.target import Address
+from nearcache.errors import OptionError
+from nearcache.options import option_fields
+
+URL = "redis://127.0.0.1:6399/3"
+
+
+def options(location: Any = URL, **given: Any) -> RedisOptions:
+    return RedisCache(location, {"OPTIONS": given}).options
+
+
+def target(location: Any = URL, **given: Any) -> Any:
+    return options(location, **given).target
+
+
+def test_own_options_arrive() -> None:
+    found = target(
+        read_timeout=0.25,
+        connect_timeout=0.5,
+        pool_timeout=2,
+        pool_connections=7,
+        breaker_failures=9,
+        breaker_pause=0.3,
+        username="u",
+        password="p",
+        protocol=3,
+        parser="python",
+        read_replicas=True,
+        keepalive=False,
+        connection_kwargs={"client_name": "site"},
+    )
+    assert found.addresses == (Address(host="127.0.0.1", port=6399),)
+    assert (found.database, found.username, found.password) == (3, "u", "p")
+    assert (found.read_timeout_s, found.connect_timeout_s, found.pool_timeout_s) == (0.25, 0.5, 2)
+    assert (found.pool_connections, found.breaker_failures, found.breaker_s) == (7, 9, 0.3)
+    assert (found.protocol, found.parser, found.read_replicas) == (3, "python", True)
+    assert found.keepalive is False
+    assert dict(found.connection_kwargs) == {"client_name": "site"}
+
+
+def test_without_a_location_it_is_the_usual_one() -> None:
+    assert target("").addresses == (Address(host="127.0.0.1", port=6379),)
+
+
+def test_locations_are_lists_too() -> None:
+    found = target(["redis://a:1/0", "redis://b:2/0"])
+    assert [str(each) for each in (*found.addresses, *found.replicas)] == ["a:1", "b:2"]
+    assert target("redis://a:1/0,redis://b:2/0") == found
+
+
+def test_django_s_options_are_taken() -> None:
+    found = options(
+        db=5,
+        serializer="django.core.cache.backends.redis.RedisSerializer",
+        pool_class="redis.BlockingConnectionPool",
+        parser_class="redis.connection.PythonParser",
+        socket_timeout=0.5,
+        max_connections=11,
+        retry_on_timeout=True,
+        health_check_interval=30,
+        client_name="site",
+    )
+    assert found.serializer == "pickle"
+    assert dict(found.target.connection_kwargs) == {"client_name": "site"}
+    assert found.target.parser == "python"
+    assert found.target.read_timeout_s == 0.5
+    assert found.target.pool_connections == 11
+    # As in redis-py, what the URL says wins.
+    assert found.target.database == 3
+    assert target("redis://127.0.0.1:6399", db=5).database == 5
+
+
+def test_django_redis_s_options_are_taken() -> None:
+    found = options(
+        CLIENT_CLASS="django_redis.client.DefaultClient",
+        CONNECTION_POOL_CLASS="redis.connection.BlockingConnectionPool",
+        CONNECTION_POOL_KWARGS={"max_connections": 20, "timeout": 3, "retry_on_timeout": True},
+        REDIS_CLIENT_CLASS="redis.client.Redis",
+        REDIS_CLIENT_KWARGS={"ssl": True},
+        SERIALIZER="django_redis.serializers.msgpack.MSGPackSerializer",
+        COMPRESSOR="django_redis.compressors.zlib.ZlibCompressor",
+        PARSER_CLASS="redis.connection.HiredisParser",
+        PASSWORD="secret",
+        SOCKET_TIMEOUT=5,
+        SOCKET_CONNECT_TIMEOUT=4,
+        IGNORE_EXCEPTIONS=True,
+        CLOSE_CONNECTION=True,
+        REPLICA_READ_ONLY=True,
+        PICKLE_VERSION=-1,
+    )
+    assert (found.serializer, found.compressor, found.on_error) == ("msgpack", "zlib", "miss")
+    assert (found.target.pool_connections, found.target.pool_timeout_s) == (20, 3)
+    assert (found.target.read_timeout_s, found.target.connect_timeout_s) == (5, 4)
+    assert (found.target.parser, found.target.password) == ("hiredis", "secret")
+    assert not found.target.tls
+
+
+def test_sentinels_as_django_redis_has_them() -> None:
+    found = target(
+        "redis://service/2",
+        CLIENT_CLASS="django_redis.client.SentinelClient",
+        CONNECTION_FACTORY="django_redis.pool.SentinelConnectionFactory",
+        CONNECTION_POOL_CLASS="redis.sentinel.SentinelConnectionPool",
+        SENTINELS=[("a", 26379), ["b", 26380]],
+        SENTINEL_KWARGS={"password": "s"},
+    )
+    assert (found.kind, found.sentinel_service, found.database) == ("sentinel", "service", 2)
+    assert [str(each) for each in found.addresses] == ["a:26379", "b:26380"]
+    assert found.sentinel_password == "s"
+
+
+def test_a_cluster_by_option_and_by_client_class() -> None:
+    assert target("redis://a:1", cluster=True).kind == "cluster"
+    assert target("redis://a:1", REDIS_CLIENT_CLASS="redis.cluster.RedisCluster").kind == "cluster"
+
+
+def test_classes_may_be_given_themselves() -> None:
+    assert target(pool_class=redis.ConnectionPool).kind == "standalone"
+    assert hiredis.__version__
+    parser = redis.connection.DefaultParser
+    assert target(parser_class=parser).parser in {None, "hiredis"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"SOCKET_TIMOUT": 1}, "did you mean 'SOCKET_TIMEOUT'"),
+        ({"read_timeot": 1}, "did you mean 'read_timeout'"),
+        ({"sockettimeout": 1}, "did you mean 'socket_timeout'"),
+        ({"CONNECTION_POOL_KWARGS": {"max_connection": 1}}, 'did you mean "max_connections"'),
+        ({"CONNECTION_POOL_KWARGS": 5}, "no dict"),
+        ({"CLIENT_CLASS": "django_redis.client.ShardClient"}, "cluster=True"),
+        ({"CLIENT_CLASS": "project.Client"}, "leave it out"),
+        ({"SERIALIZER": "project.Serializer"}, "one of ours"),
+        ({"serializer": "project.Serializer"}, "one of ours"),
+        ({"COMPRESSOR": "project.Compressor"}, "one of ours"),
+        ({"CONNECTION_POOL_CLASS": "project.Pool"}, "pool_connections"),
+        ({"CONNECTION_FACTORY": "project.Factory"}, "connection_kwargs"),
+        ({"PARSER_CLASS": "project.Parser"}, "hiredis"),
+        ({"decode_responses": True}, "leave it out"),
+        ({"host": "h"}, "LOCATION"),
+        ({"read_timeout": 0}, "above 0"),
+        ({"on_error": "ignore"}, "'raise', 'miss'"),
+        ({"IGNORE_EXCEPTIONS": True, "on_error": "raise"}, "keep one"),
+        ({"compat": "django", "serializer": "json"}, "compat"),
+        ({"cluster": True}, "databases"),
+    ],
+)
+def test_what_cannot_be_says_what_to_write(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="RedisCache") as caught:
+        options(**given)
+    assert isinstance(caught.value, OptionError)
+    assert says in str(caught.value)
+
+
+def test_a_password_is_in_no_error_and_no_repr() -> None:
+    found = options("redis://user:hunter2@h/0", connection_kwargs={"client_name": "x"})
+    assert "hunter2" not in repr(found.target)
+    for location, given in [
+        ("redis://user:hunter2@h:port/0", {}),
+        ("redis://user:hunter2@h/0", {"PASSWORD": ["hunter2"]}),
+    ]:
+        with pytest.raises(ImproperlyConfigured) as caught:
+            options(location, **given)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_nothing_is_not_given() -> None:
+    assert target(PASSWORD="", SOCKET_TIMEOUT=None, USERNAME=None) == target()
+
+
+def test_every_option_is_documented_in_a_sentence() -> None:
+    for each in option_fields(RedisOptions):
+        assert each.metadata["doc"].endswith(".")
+
+
+def test_no_name_of_theirs_hides_one_of_ours() -> None:
+    own = {each.metadata["name"] for each in option_fields(RedisOptions)}
+    assert own & READINGS.keys() == {"serializer", "compressor"}
+    # These mean the same there.
+    assert own & CONNECTION_NAMES <= {"username", "password", "protocol"}
+
+
+def test_a_backend_is_made_in_no_time_and_connects_to_nothing() -> None:
+    params = {"OPTIONS": {"CONNECTION_POOL_KWARGS": {"max_connections": 5}, "SENTINELS": None}}
+    assert RedisCache(URL, params).engine is RedisCache(URL, params).engine
+    best_s = min(_made(params) for _ in range(20))
+    # 9 us on the machine that this was written on; parsing anew takes 200.
+    assert best_s < 60e-6
+
+
+def _made(params: dict[str, Any]) -> float:
+    began = time.perf_counter()
+    for _ in range(100):
+        RedisCache(URL, params)
+    return (time.perf_counter() - began) / 100
