@@ -33,12 +33,13 @@ def make_cache(
     """Makes another object on the same store, as Django does per thread and task."""
     made: list[Any] = []
     databases: dict[str, int] = {}
+    # Here, because tests make caches in threads.
+    path = request.getfixturevalue("redis_server").path if backend is RedisCache else ""
 
     def make(location: str = "cache", options: dict[str, Any] | None = None, **params: Any) -> Any:
         options = {"size": "4MB", **(options or {})}
         where = str(private_path / location)
         if backend is RedisCache:  # a location is a database of the server
-            path = request.getfixturevalue("redis_server").path
             where = f"unix://{path}?db={databases.setdefault(location, len(databases))}"
             options = {name: each for name, each in options.items() if name not in OF_MEMORY}
         made.append(backend(where, {"OPTIONS": options, **params}))
