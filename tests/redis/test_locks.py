@@ -389,6 +389,46 @@ def test_a_release_that_gets_no_answer_is_repeated(
     eventually(lambda: engine.lock_acquire(NAME, TTL_MS))
 
 
+def test_connections_that_are_cut_all_the_time_cost_no_lock(engine: Any, admin: Any) -> None:
+    inside, most, done = 0, 0, 0
+    over = threading.Event()
+
+    def work() -> None:
+        nonlocal inside, most, done
+        while not over.is_set():
+            lock = lock_of(engine)
+            try:
+                if not lock.acquire():
+                    continue
+            except EngineUnavailable:
+                continue
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.0005)
+            inside -= 1
+            done += 1
+            try:
+                lock.release()  # LockLost would be a lie
+            except EngineUnavailable:
+                continue
+
+    with ThreadPoolExecutor(4) as threads:
+        working = [threads.submit(work) for _ in range(4)]
+        for _ in range(60):
+            time.sleep(0.01)
+            admin.client_kill_filter(_type="normal", skipme=True)
+            admin.client_kill_filter(_type="pubsub")
+        over.set()
+        for each in working:
+            each.result(30)
+    assert most == 1
+    assert done > 20
+    began = time.monotonic()
+    while not engine.lock_acquire(NAME, TTL_MS):
+        assert time.monotonic() - began < 5, "a lock that nobody knows of"
+        time.sleep(0.01)
+
+
 # -- tasks, greenlets, children --------------------------------------------------------------------
 
 
