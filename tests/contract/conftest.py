@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nearcache.clock import FakeClock, SystemClock
+from nearcache.engine import Engine, ScanItem
 from nearcache.engines.memory import MemoryEngine
 from nearcache.engines.redis.engine import RedisEngine, open_redis
 from nearcache.engines.redis.target import Address, Target
@@ -96,3 +97,15 @@ def is_deadline(
         return found is not None and asked - (late_ms > 0) <= found <= asked + late_ms
 
     return check
+
+
+def scanned(
+    engine: Engine, limit: int, prefix: bytes = b"", glob: bytes | None = None
+) -> list[ScanItem]:
+    """All that a scan lists."""
+    found, cursor = [], 0
+    while True:
+        cursor, items = engine.scan(cursor, limit, prefix=prefix, glob=glob)
+        found += items
+        if cursor == 0:
+            return found

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from nearcache.clock import FakeClock
 from nearcache.engine import ABSENT, Engine
+from tests.contract.conftest import scanned
 
 IsDeadline = Callable[[int | None, int], bool]
 
@@ -27,7 +28,7 @@ def test_a_value_is_gone_at_its_deadline(engine: Engine, clock: FakeClock) -> No
     assert engine.get_many([b"k", b"stays"]) == [None, b"v"]
     assert not engine.contains(b"k")
     assert engine.expires_at(b"k") == ABSENT
-    assert [key for key, *_ in engine.scan(0, 10)[1]] == [b"stays"]
+    assert [key for key, *_ in scanned(engine, 10)] == [b"stays"]
 
 
 def test_what_has_expired_cannot_be_touched_incremented_or_deleted(

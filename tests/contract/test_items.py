@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearcache.engine import Engine
-from tests.contract.conftest import local_only
+from tests.contract.conftest import local_only, scanned
 
 
 def test_an_absent_key_is_none_not_an_error(engine: Engine) -> None:
@@ -32,7 +32,7 @@ def test_any_bytes_are_a_value(engine: Engine, value: bytes) -> None:
 def test_any_bytes_are_a_key(engine: Engine, key: bytes) -> None:
     engine.set(key, b"v", None)
     assert engine.get(key) == b"v"
-    assert [found for found, *_ in engine.scan(0, 10)[1]] == [key]
+    assert [found for found, *_ in scanned(engine, 10)] == [key]
 
 
 def test_set_replaces(engine: Engine) -> None:

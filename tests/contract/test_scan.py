@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nearcache.engine import Engine, ScanItem
+from nearcache.engine import Engine
 from nearcache.keys import glob_escape
-from tests.contract.conftest import local_only
-
-
-def scanned(
-    engine: Engine, limit: int, prefix: bytes = b"", glob: bytes | None = None
-) -> list[ScanItem]:
-    found, cursor = [], 0
-    while True:
-        cursor, items = engine.scan(cursor, limit, prefix=prefix, glob=glob)
-        found += items
-        if cursor == 0:
-            return found
+from tests.contract.conftest import local_only, scanned
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])
@@ -28,7 +17,7 @@ def test_a_scan_sees_every_key(engine: Engine, limit: int) -> None:
 
 
 def test_an_empty_engine_scans_to_nothing(engine: Engine) -> None:
-    assert engine.scan(0, 10) == (0, [])
+    assert scanned(engine, 10) == []
 
 
 @local_only
