@@ -278,15 +278,10 @@ def test_a_larger_factor_is_earlier(
     assert function.calls == calls
 
 
-def test_the_longer_it_took_the_earlier_it_is_computed_anew(make: Callable[..., Any]) -> None:
-    cache = make()
-    early = []
-    for delta_ms in (10, 1000, 100_000):
-        soft_ms = cache.clock.now_ms() + 1000
-        call = cache._call("k", None, 1, None, cache._terms(1, 0, 0, 0, 0), None)
-        early.append(
-            cache._is_early(call, Envelope(soft_ms, 0, delta_ms, b""), cache.clock.now_ms())
-        )
+def test_the_longer_it_took_the_earlier_it_is_computed_anew(cache: Any, clock: FakeClock) -> None:
+    now_ms = clock.now_ms()
+    envelopes = [Envelope(now_ms + 1000, 0, delta_ms, b"") for delta_ms in (10, 1000, 100_000)]
+    early = [cache._is_early(envelope, 1.0, now_ms) for envelope in envelopes]
     assert early == [False, False, True]
 
 

@@ -35,6 +35,7 @@ from nearcache.callkeys import call_key, function_name, value_key
 from nearcache.flight import Tasks, Threads
 from nearcache.flows import arun, run
 from nearcache.stampede import Call, StampedeProof
+from nearcache.stampede_options import Terms
 
 __all__ = ["Memoized", "memoize"]
 
@@ -81,13 +82,7 @@ def memoize(
     cache writes another backend's format. TypeError: the function has no name of its own; at a
     call: an argument has no stable identity.
     """
-    protection = {
-        "early": early,
-        "stale": stale,
-        "stale_on_error": stale_on_error,
-        "jitter": jitter,
-        "wait": wait,
-    }
+    protection = (early, stale, stale_on_error, jitter, wait)
 
     def decorate(function: Any) -> Memoized:
         return Memoized(function, lifetime, alias, key, version, ignore, protection)
@@ -110,7 +105,7 @@ class Memoized:
         key: Callable[..., Any] | str | None,
         version: Any,
         ignore: Collection[str],
-        protection: dict[str, Any],
+        protection: tuple[Any, ...],
     ) -> None:
         self._descriptor = function if hasattr(type(function), "__get__") else None
         plain = getattr(function, "__func__", function)
@@ -147,8 +142,8 @@ class Memoized:
         compute = functools.partial(self._function, *args, **kwargs)
         if not isinstance(cache, StampedeProof):
             return cache.get_or_set(key, compute, self._timeout)
-        call = self._call(cache, key, compute, Threads)
-        return run(cache._got_or_set(call), cache.engine, cache.clock)
+        # Nobody increments what is under a key of ours: an int is a result like any other.
+        return cache._served(key, compute, self._timeout, None, self._terms(cache), counts=False)
 
     async def _acall(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         cache, key = self._cache, self.key(*args, **kwargs)
@@ -160,8 +155,8 @@ class Memoized:
                 value = await compute()
                 await cache.aset(key, value, self._timeout)
             return value
-        call = self._call(cache, key, compute, Tasks)
-        return await arun(cache._got_or_set(call), cache.engine, cache.clock)
+        terms = self._terms(cache)
+        return await cache._aserved(key, compute, self._timeout, None, terms, counts=False)
 
     # -- helpers -----------------------------------------------------------------------------
 
@@ -217,17 +212,16 @@ class Memoized:
     def _cache(self) -> BaseCache:
         return caches[self._alias]
 
+    def _terms(self, cache: StampedeProof) -> Terms:
+        early, *others = self._protection
+        if early is None and cache.keeps_envelopes:
+            early = getattr(cache.options, "early", 0) or True
+        return cache._terms(early, *others)
+
     def _call(
         self, cache: StampedeProof, key: str, compute: Callable[[], Any], ways: type[Threads]
     ) -> Call:
-        said = self._protection
-        if said["early"] is None and cache.keeps_envelopes:
-            said = {**said, "early": getattr(cache.options, "early", 0) or True}
-        terms = cache._terms(**said)
-        call = cache._call(key, compute, self._timeout, None, terms, ways)
-        # Nobody increments what is under a key of ours: an int is a result like any other.
-        call.counts = False
-        return call
+        return cache._call(key, compute, self._timeout, None, self._terms(cache), ways, False)
 
 
 class BoundMemoized:

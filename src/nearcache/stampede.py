@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
@@ -60,6 +60,21 @@ class Call:
     """What ``default`` gave: its caller gets it even if nobody could read it back."""
 
 
+FRESH, EARLY, STALE, PAUSED, MISSING = range(5)
+"""States of a value; PAUSED is stale, and computing it failed a moment ago."""
+
+
+class Seen(NamedTuple):
+    """What was found in the store."""
+
+    state: int
+    raw: bytes
+    value: Any
+
+
+MISSED = Seen(MISSING, b"", None)
+
+
 class StampedeProof(Extras):
     """``get_or_set`` and its twin; see the head of this module."""
 
@@ -67,6 +82,7 @@ class StampedeProof(Extras):
     flight_lease_s: float = 3.0
     """How long a dead process's computation is waited for, where the store cannot know of it."""
     options: Any = None
+    _outage: Any = None  # of backends that make a miss of it
     chance: ClassVar[Any] = staticmethod(random.random)  # from 0 to below 1
 
     def get_or_set(
@@ -93,12 +109,7 @@ class StampedeProof(Extras):
         whose call it was only; OptionError for extras with ``compat``.
         """
         terms = self._terms(early, stale, stale_on_error, jitter, wait)
-        if not terms.enveloped:
-            value = self.get(key, self._missing_key, version)
-            if value is not self._missing_key:
-                return value
-        call = self._call(key, default, timeout, version, terms, Threads)
-        return run(self._got_or_set(call), self.engine, self.clock)
+        return self._served(key, default, timeout, version, terms)
 
     async def aget_or_set(
         self,
@@ -115,12 +126,69 @@ class StampedeProof(Extras):
     ) -> Any:
         """:meth:`get_or_set`; ``default`` may also return an awaitable."""
         terms = self._terms(early, stale, stale_on_error, jitter, wait)
+        return await self._aserved(key, default, timeout, version, terms)
+
+    # -- a hit: written out, twice; everything else is flows ---------------------------------
+
+    def _served(
+        self, key: Any, default: Any, timeout: Any, version: Any, terms: Terms, counts: bool = True
+    ) -> Any:
+        seen = MISSED
+        if not terms.enveloped:
+            value = self.get(key, self._missing_key, version)
+            if value is not self._missing_key:
+                return value
+        else:
+            try:
+                seen = self._seen(self.engine.get(self._raw_key(key, version)), terms)
+            except EngineUnavailable as error:
+                self._forgive(error)
+            if seen.state is FRESH:
+                return seen.value
+        call = self._call(key, default, timeout, version, terms, Threads, counts)
+        return run(self._got_or_set(call, seen), self.engine, self.clock)
+
+    async def _aserved(
+        self, key: Any, default: Any, timeout: Any, version: Any, terms: Terms, counts: bool = True
+    ) -> Any:
+        seen = MISSED
         if not terms.enveloped:
             value = await self.aget(key, self._missing_key, version)
             if value is not self._missing_key:
                 return value
-        call = self._call(key, default, timeout, version, terms, Tasks)
-        return await arun(self._got_or_set(call), self.engine, self.clock)
+        else:
+            read = self._asked(ask("get", self._raw_key(key, version)))
+            seen = self._seen(await arun(read, self.engine, self.clock), terms)
+            if seen.state is FRESH:
+                return seen.value
+        call = self._call(key, default, timeout, version, terms, Tasks, counts)
+        return await arun(self._got_or_set(call, seen), self.engine, self.clock)
+
+    def _seen(self, raw: bytes | None, terms: Terms) -> Seen:
+        """What stored bytes are to who comes on these terms."""
+        if raw is None:
+            return MISSED
+        envelope = opened(raw)
+        value = self._value(envelope.inner if envelope else raw)
+        if value is self._missing_key:
+            self.counters.undecodable += 1
+            return MISSED
+        if envelope is None:
+            return Seen(FRESH, raw, value)
+        now_ms = self.clock.now_ms()
+        if now_ms < envelope.soft_ms:
+            early = terms.early and self._is_early(envelope, terms.early, now_ms)
+            return Seen(EARLY if early else FRESH, raw, value)
+        stale = now_ms < envelope.soft_ms + terms.stale_ms
+        paused = envelope.quiet_ms > now_ms
+        return Seen((PAUSED if paused else STALE) if stale else MISSING, raw, value)
+
+    def _is_early(self, envelope: Envelope, beta: float, now_ms: int) -> bool:
+        if envelope.quiet_ms > now_ms:
+            return False
+        # XFetch. 1 - chance() is never 0, which has no logarithm.
+        ahead_ms = -envelope.delta_ms * beta * math.log(1 - self.chance())
+        return now_ms + ahead_ms >= envelope.soft_ms
 
     @property
     def keeps_envelopes(self) -> bool:
@@ -159,8 +227,10 @@ class StampedeProof(Extras):
         version: int | None,
         terms: Terms,
         ways: type[Threads],
+        counts: bool,
     ) -> Call:
-        return Call(self._raw_key(key, version), default, self._lifetime_ms(timeout), terms, ways)
+        raw_key, lifetime_ms = self._raw_key(key, version), self._lifetime_ms(timeout)
+        return Call(raw_key, default, lifetime_ms, terms, ways, counts)
 
     def _lifetime_ms(self, timeout: Any) -> int | None:
         if timeout == DEFAULT_TIMEOUT:
@@ -169,28 +239,16 @@ class StampedeProof(Extras):
 
     # -- fresh, stale, late or missing -------------------------------------------------------
 
-    def _got_or_set(self, call: Call) -> Flow[Any]:
-        if call.terms.enveloped:
-            raw = yield from self._asked(ask("get", call.raw_key))
-            value = self._inside(raw) if raw is not None else self._missing_key
-            self.counters.undecodable += raw is not None and value is self._missing_key
-            if value is not self._missing_key:
-                envelope, now_ms = opened(raw), self.clock.now_ms()
-                if envelope is None or now_ms < envelope.soft_ms:
-                    if envelope is None or not self._is_early(call, envelope, now_ms):
-                        return value
-                    return (yield from self._early(call, raw, value))
-                if now_ms < envelope.soft_ms + call.terms.stale_ms:
-                    yield from self._behind(call, envelope, now_ms)
-                    return value
+    def _got_or_set(self, call: Call, seen: Seen) -> Flow[Any]:
+        """For everybody who does not just get what is there."""
+        if seen.state is EARLY:
+            return (yield from self._early(call, seen.raw, seen.value))
+        if seen.state is STALE or seen.state is PAUSED:
+            self.counters.stale_served += 1
+            if seen.state is STALE:
+                yield from self._behind(call)
+            return seen.value
         return (yield from self._computed(call))
-
-    def _is_early(self, call: Call, envelope: Envelope, now_ms: int) -> bool:
-        if not call.terms.early or envelope.quiet_ms > now_ms:
-            return False
-        # XFetch. 1 - chance() is never 0, which has no logarithm.
-        ahead_ms = -envelope.delta_ms * call.terms.early * math.log(1 - self.chance())
-        return now_ms + ahead_ms >= envelope.soft_ms
 
     def _early(self, call: Call, seen: bytes, value: Any) -> Flow[Any]:
         """Computes a fresh value anew, if nobody else is at it."""
@@ -210,11 +268,8 @@ class StampedeProof(Extras):
         finally:
             yield from flight.leave(raw)
 
-    def _behind(self, call: Call, envelope: Envelope, now_ms: int) -> Flow[None]:
+    def _behind(self, call: Call) -> Flow[None]:
         """Has a stale value computed anew behind this call, if nobody is at it."""
-        self.counters.stale_served += 1
-        if envelope.quiet_ms > now_ms:
-            return
         flight, started = self._flight(call), False
         try:
             if not (yield from flight.try_join()):
@@ -376,8 +431,12 @@ class StampedeProof(Extras):
     def _inside(self, raw: bytes, default: Any = Extras._missing_key) -> Any:
         """The value of bytes, stale or not; ``default`` if they cannot be read."""
         envelope = opened(raw) if self.keeps_envelopes else None
+        return self._value(envelope.inner if envelope else raw, default)
+
+    def _value(self, raw: bytes, default: Any = Extras._missing_key) -> Any:
+        """The same of bytes that are in no envelope."""
         try:
-            return self.codec.decode(envelope.inner if envelope else raw)
+            return self.codec.decode(raw)
         except Undecodable:
             return default
 
@@ -415,12 +474,15 @@ class StampedeProof(Extras):
     def _asked(self, step: Ask, otherwise: Any = None) -> Flow[Any]:
         """The engine's answer; ``otherwise`` where outages are forgiven."""
         try:
-            return (yield step)
+            answer = yield step
         except EngineUnavailable as error:
             if isinstance(error, EngineBusy):
                 raise
             self._forgive(error)
             return otherwise
+        if self._outage is not None and self._outage.on:
+            self._outage.end()
+        return answer
 
     def _forgive(self, error: EngineUnavailable) -> None:
         """For backends that make a miss of an outage."""

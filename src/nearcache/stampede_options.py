@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from nearcache.options import Options, option, seconds
@@ -83,42 +82,66 @@ class Terms:
     jitter: float
     wait_s: float
 
+    enveloped: bool
+    """Whether a value stored on these terms is in an envelope."""
+
     @property
     def grace_ms(self) -> int:
         return max(self.stale_ms, self.on_error_ms)
 
-    @property
-    def enveloped(self) -> bool:
-        return bool(self.early or self.grace_ms)
+
+_known: dict[Any, tuple[Any, Terms]] = {}
+_KNOWN_MAX = 1024
 
 
-@lru_cache(maxsize=1024)
-def terms_of(
+def terms_of(options: Any, single_flight_s: float, *given: Any) -> Terms:
+    """What was given (early, stale, stale_on_error, jitter, wait), else what the options say.
+
+    ValueError for what makes no sense. Looked up by the options' identity: to hash as many
+    fields would take longer than a hit.
+    """
+    key = (id(options), single_flight_s, given)
+    known = _known.get(key)
+    if known is not None and known[0] is options:
+        return known[1]
+    terms = _terms(options, single_flight_s, *given)
+    if len(_known) >= _KNOWN_MAX:
+        _known.clear()
+    _known[key] = (options, terms)
+    return terms
+
+
+def _terms(
     options: Any,
     single_flight_s: float,
-    early: bool | float | None,
-    stale: float | None,
-    stale_on_error: float | None,
-    jitter: float | None,
-    wait: float | None,
+    early: Any,
+    stale: Any,
+    stale_on_error: Any,
+    jitter: Any,
+    wait: Any,
 ) -> Terms:
-    """What was given, else what the options say; ValueError for what makes no sense."""
-
-    def given(name: str, value: Any, parse: Callable[[Any], float], otherwise: float) -> float:
-        if value is None:
-            return otherwise
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise ValueError(f"{name} {error}") from None
-
     said = options if isinstance(options, StampedeOptions) else StampedeOptions()
+    beta_ = _given("early", early, beta, said.early)
+    stale_ms = _ms(_given("stale", stale, seconds, said.stale_s))
+    on_error_ms = _ms(_given("stale_on_error", stale_on_error, seconds, said.stale_on_error_s))
     return Terms(
-        early=given("early", early, beta, said.early),
-        stale_ms=math.ceil(given("stale", stale, seconds, said.stale_s) * 1000),
-        on_error_ms=math.ceil(
-            given("stale_on_error", stale_on_error, seconds, said.stale_on_error_s) * 1000
-        ),
-        jitter=given("jitter", jitter, fraction, said.jitter),
-        wait_s=given("wait", wait, seconds, single_flight_s),
+        early=beta_,
+        stale_ms=stale_ms,
+        on_error_ms=on_error_ms,
+        jitter=_given("jitter", jitter, fraction, said.jitter),
+        wait_s=_given("wait", wait, seconds, single_flight_s),
+        enveloped=bool(beta_ or stale_ms or on_error_ms),
     )
+
+
+def _given(name: str, value: Any, parse: Callable[[Any], float], otherwise: float) -> float:
+    if value is None:
+        return otherwise
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
+
+
+def _ms(seconds_: float) -> int:
+    return math.ceil(seconds_ * 1000)
