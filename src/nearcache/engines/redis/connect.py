@@ -23,7 +23,7 @@ from redis.retry import Retry
 from nearcache.engines.redis import faults
 from nearcache.engines.redis.resp import MORE, ErrorReply, Reader, make_reader
 from nearcache.engines.redis.target import Address, Target
-from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
+from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout, ServerMisconfigured
 
 try:
     from redis.maint_notifications import MaintNotificationsConfig
@@ -79,11 +79,11 @@ def connect(target: Target, address: Address) -> Connected:
         sock = _socket(target, address)
         reader = make_reader(target.parser)
         _ping(sock, reader, str(address))
-    except Exception as error:  # noqa: BLE001 - all of them are mapped
+    except faults.FOREIGN as error:
         _close(sock)
         mapped = faults.connecting(error, target, address)
         raise found_out(mapped, target, address) from mapped.__cause__
-    except BaseException:  # interrupted
+    except BaseException:  # interrupted: gevent.Timeout raises whatever it was made with
         _close(sock)
         raise
     return Connected(sock, reader)
@@ -95,7 +95,12 @@ def _socket(target: Target, address: Address) -> Any:
         kind: Any = redis.UnixDomainSocketConnection
     else:
         kind = redis.SSLConnection if target.tls else redis.Connection
-    owner = kind(**{"retry": Retry(NoBackoff(), 0)} | kwargs)
+    try:
+        owner = kind(**{"retry": Retry(NoBackoff(), 0)} | kwargs)
+    except TypeError as error:
+        raise ServerMisconfigured(
+            f"redis-py cannot make a connection to {address} of these options: {error}"
+        ) from error
     try:
         owner.connect()
         # Out of its hands: redis-py shuts down what its objects hold when they are collected.

@@ -100,6 +100,9 @@ def _advice(code: str, text: str) -> Advice:
 
 # ---- while connecting
 
+FOREIGN = (OSError, EOFError, UnicodeError, redis.RedisError, ProtocolError, EngineError)
+"""What making a connection raises by itself; EngineError is our own."""
+
 
 def connecting(error: BaseException, target: Target, address: Address) -> EngineError:
     """What to raise for anything that making a connection raised; it becomes the cause."""
@@ -138,7 +141,7 @@ def _refused(code: str, text: str, where: str) -> EngineError:
 def is_mute(error: EngineError) -> bool:
     """True if a server was reached, and did not say what is wrong."""
     cause = error.__cause__
-    if isinstance(cause, ErrorReply) or (cause is not None and _replied(cause)):
+    if isinstance(cause, ErrorReply | TypeError) or (cause is not None and _replied(cause)):
         return False
     below = os_error(cause)
     unreached = ConnectionRefusedError | FileNotFoundError | PermissionError | socket.gaierror
