@@ -59,14 +59,14 @@ class Sentinels:
         self.wait_for_another(before)
 
     def wait_for_another(self, before: Server) -> None:
-        wait_for(lambda: self._agreed() and self.primary() is not before, "failover", 30)
+        wait_for(lambda: self._agreed(before), "failover", 30)
 
-    def _agreed(self) -> bool:
+    def _agreed(self, before: Server | None = None) -> bool:
+        """True if all sentinels name one primary, and not that one."""
         try:
-            self.primary()
+            return self.primary() is not before
         except AssertionError:
             return False
-        return True
 
     def healthy(self) -> bool:
         return self._agreed() and all(map(self._sees_all_well, self.sentinels))
