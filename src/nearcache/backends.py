@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
 from nearcache import _core
 from nearcache.adapter import Configured
+from nearcache.codec.envelope import HEADER as ENVELOPE
 from nearcache.engine import Engine
 from nearcache.engines.shm import base_path, open_store
-from nearcache.flows import twins
+from nearcache.flows import run
 from nearcache.options import GIB, KIB, MIB, CacheOptions, option, sized, whole
 from nearcache.redis_cache import RedisMethods
 from nearcache.redis_options import RedisOptions
@@ -102,8 +104,16 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
             near_bytes=chosen.near_bytes,
         )
 
-    # The native touch moves a deadline, and knows no grace behind it.
-    touch, atouch = twins(Configured._touch)
+    @cached_property
+    def engine(self) -> Engine:
+        return self.open_engine()
+
+    def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+        raw = self.engine.get(self._raw_key(key, version))
+        if not raw or raw[0] != ENVELOPE:
+            return _core.FusedCache.touch(self, key, timeout, version)
+        # The native one moves a deadline, and knows no grace behind it.
+        return run(self._touch(key, timeout, version), self.engine, self.clock)
 
     def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
         return _core.FusedCache.get_many(self, keys, version)
