@@ -96,6 +96,7 @@ class ClusterServers:
             if node.server.dead:
                 node.server.start()
                 node.server.wait_ready()
+            node.server.resume()
         wait_for(lambda: len(self.replicas()) == len(self.nodes) // 2, "the killed follow")
         self.wait_healthy()
 

@@ -5,21 +5,29 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.redis.servers import Server, installed, running
+from tests.redis.askers import Awaited, Plain
+from tests.redis.cluster_servers import ClusterServers, running_cluster
+from tests.redis.sentinel_servers import Sentinels, running_sentinels
+from tests.redis.servers import NEWER, Certificates, Server, installed, replicated, running
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _needs_redis_server() -> None:
     if not installed():
-        message = "redis-server is not installed; `apt install redis-server`"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(f"NOT TESTED: {message}")
+        missing("redis-server is not installed; `apt install redis-server`")
+
+
+def missing(message: str) -> None:
+    """A failure in CI, a loud skip elsewhere."""
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(f"NOT TESTED: {message}")
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +50,62 @@ def server(shared_server: Server) -> Server:
     with shared_server.client() as client:
         client.flushall()
     return shared_server
+
+
+@pytest.fixture(scope="session", params=["system", "newer"])
+def either(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Fields of the servers of this system, then of a newer one."""
+    if request.param == "system":
+        return {}
+    if not NEWER.exists():
+        missing("there is no newer server; `make newer-redis`")
+    return {"binary": (str(NEWER),)}
+
+
+@pytest.fixture(params=["called", "awaited"])
+def asker(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Plain]]:
+    """Makes what asks a topology, by plain calls and from coroutines; closes it."""
+    made: list[Plain] = []
+
+    def make(topology: Any) -> Plain:
+        made.append((Plain if request.param == "called" else Awaited)(topology))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(server_directory: Path, either: dict[str, Any]) -> Iterator[ClusterServers]:
+    with running_cluster(server_directory, **either) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: ClusterServers) -> ClusterServers:
+    """Three primaries with a replica each, all in step and empty."""
+    shared_cluster.revive()
+    shared_cluster.flush()
+    return shared_cluster
+
+
+@pytest.fixture
+def trio(server_directory: Path, either: dict[str, Any]) -> Iterator[Sentinels]:
+    """Three sentinels, a primary, a replica: its own for each test."""
+    with running_sentinels(server_directory, **either) as sentinels:
+        yield sentinels
+
+
+@pytest.fixture
+def pair(server_directory: Path) -> Iterator[list[Server]]:
+    """A primary and a replica, without sentinels."""
+    with replicated(server_directory) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def certificates(server_directory: Path) -> Certificates:
+    directory = server_directory / "certificates"
+    directory.mkdir()
+    return Certificates(directory)
