@@ -343,8 +343,8 @@ class CacheOptions(Options):
     )
     single_flight_s: float = option(
         "single_flight",
-        "Seconds that `get_or_set` waits for another caller of this host to compute the same"
-        " missing key, before it computes it as well. 0: everybody computes at once.",
+        "Seconds that `get_or_set` waits for another caller, in whatever process, to compute the"
+        " same missing key, before it computes it as well. 0: everybody computes at once.",
         seconds,
         default=30.0,
     )
