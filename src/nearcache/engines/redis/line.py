@@ -97,9 +97,13 @@ class _Request:
         return True
 
     def result(self) -> list[Reply]:
-        if self.error is not None:
-            raise self.error
-        return self.replies
+        error, self.error = self.error, None
+        if error is None:
+            return self.replies
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame: a cycle for the collector
 
 
 class _Closed:
@@ -329,6 +333,8 @@ class SharedLine:
         error: BaseException,
     ) -> None:
         """L3: what becomes of each request of an exchange that broke or was interrupted."""
+        if isinstance(error, ProtocolError):
+            replies = []  # a server that said too much may have shifted all of them
         if isinstance(error, BROKEN):
             reason = faults.broken(error, self.name, self.target.read_timeout_s)
             self.breaker.failed(reason)

@@ -1,0 +1,487 @@
+"""One connection for all: what it answers, and what it does when something breaks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nearcache.engines.redis.line import BATCH_BYTES, BATCH_COMMANDS, SharedLine
+from nearcache.engines.redis.resp import ErrorReply, pack
+from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.topology import ONCE, READ, SAFE
+from nearcache.errors import CircuitOpen, ConnectionFailed, ReplyTimeout, ServerNotReady
+from tests.redis.servers import Server, free_port, running
+from tests.redis.strangers import certificate, commands_of, replying, stranger
+
+Eventually = Callable[[Callable[[], object]], None]
+PONG = b"+PONG\r\n"
+HANDSHAKE = (b"+OK\r\n", b"+OK\r\n", PONG)  # CLIENT SETINFO twice, PING
+
+
+@pytest.fixture
+def lines() -> Iterator[list[SharedLine]]:
+    made: list[SharedLine] = []
+    yield made
+    for line in made:
+        line.close()
+
+
+def line_to(lines: list[SharedLine], where: Server | Address, **settings: Any) -> SharedLine:
+    address = where if isinstance(where, Address) else Address(path=where.path)
+    line = SharedLine(Target(**settings), address)
+    lines.append(line)
+    return line
+
+
+@pytest.fixture
+def line(server: Server, lines: list[SharedLine]) -> SharedLine:
+    # Never opens: what breaks here is broken on purpose.
+    return line_to(lines, server, breaker_failures=0)
+
+
+def kill_connections(server: Server) -> None:
+    with server.client() as client:
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+
+# ---- answers
+
+
+@pytest.mark.parametrize("parser", ["hiredis", "python"])
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_command_is_answered(
+    server: Server, lines: list[SharedLine], protocol: Any, parser: Any
+) -> None:
+    line = line_to(lines, server, protocol=protocol, parser=parser)
+    assert line.ask(pack(b"SET", b"k", b"v"), b"k", SAFE) == b"OK"
+    assert line.ask(pack(b"GET", b"k"), b"k", READ) == b"v"
+    assert line.ask(pack(b"GET", b"none"), b"none", READ) is None
+    assert line.ask(pack(b"INCR", b"n")) == 1
+    assert line.stats()["parser_hiredis"] == (parser == "hiredis")
+    assert line.reader_class == {"hiredis": "Reader", "python": "PythonReader"}[parser]
+
+
+def test_constructing_one_connects_to_nothing() -> None:
+    line = SharedLine(Target(), Address(host="127.0.0.1", port=free_port()))
+    assert line.stats()["open"] == 0
+
+
+def test_many_commands_are_answered_in_their_order(line: SharedLine) -> None:
+    commands = [pack(b"ECHO", b"%d" % number) for number in range(5000)]
+    replies = line.ask_many(b"".join(commands), 5000, READ)
+    assert replies == [b"%d" % number for number in range(5000)]
+
+
+def test_error_replies_are_returned_in_their_place(line: SharedLine) -> None:
+    line.ask(pack(b"LPUSH", b"list", b"x"))
+    replies = line.ask_many(pack(b"ECHO", b"a") + pack(b"GET", b"list") + pack(b"ECHO", b"b"), 3)
+    assert [replies[0], replies[2]] == [b"a", b"b"]
+    assert isinstance(replies[1], ErrorReply)
+    assert isinstance(line.ask(pack(b"GET", b"list")), ErrorReply)
+
+
+def test_a_value_of_a_hundred_megabytes(server: Server, lines: list[SharedLine]) -> None:
+    line, big = line_to(lines, server, read_timeout_s=5.0), os.urandom(100_000_000)
+    assert line.ask(pack(b"SET", b"big", big), b"big", SAFE) == b"OK"
+    assert line.ask(pack(b"GET", b"big"), b"big", READ) == big
+    line.ask(pack(b"DEL", b"big"))
+
+
+def test_threads_share_one_connection_and_get_their_own_replies(line: SharedLine) -> None:
+    wrong: list[Any] = []
+
+    def work(me: int) -> None:
+        for number in range(300):
+            word = b"%d:%d" % (me, number)
+            if number % 3:
+                replies = [line.ask(pack(b"ECHO", word), None, READ)]
+            else:
+                replies = line.ask_many(pack(b"ECHO", word) * me, me, READ)
+            wrong.extend(reply for reply in replies if reply != word)
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(1, 17)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert line.stats()["connects"] == 1
+    assert line.stats()["rounds"] < line.stats()["combined"]
+
+
+def test_a_round_is_bounded_in_commands_and_bytes(server: Server, line: SharedLine) -> None:
+    """Requests queued behind a busy leader go out in several rounds."""
+    line.ask(pack(b"PING"))
+    rounds = line.stats()["rounds"]
+    asking = queue_behind(line, server, [pack(b"ECHO", b"x" * (BATCH_BYTES // 2))] * 4)
+    assert asking == [b"x" * (BATCH_BYTES // 2)] * 4
+    assert line.stats()["rounds"] - rounds >= 4
+    assert BATCH_COMMANDS >= 1000
+
+
+def queue_behind(line: SharedLine, server: Server, commands: list[bytes]) -> list[Any]:
+    """The replies to commands that threads asked for while the server was frozen."""
+    replies: list[Any] = [None] * (len(commands) + 1)
+
+    def ask(place: int, command: bytes) -> None:
+        replies[place] = line.ask(command, None, READ)
+
+    threads = [
+        threading.Thread(target=ask, args=(place, command))
+        for place, command in enumerate([pack(b"PING"), *commands])
+    ]
+    server.pause()
+    try:
+        threads[0].start()
+        while not line._station.lead:
+            time.sleep(0.001)
+        for thread in threads[1:]:
+            thread.start()
+        while len(line._station.queue) < len(commands):
+            time.sleep(0.001)
+    finally:
+        server.resume()
+    for thread in threads:
+        thread.join()
+    return replies[1:]
+
+
+def test_tls_carries_large_pipelines_both_ways(
+    tmp_path_factory: pytest.TempPathFactory, server_directory: Any, lines: list[SharedLine]
+) -> None:
+    files, port = certificate(tmp_path_factory.mktemp("tls")), free_port()
+    with running(server_directory, "--tls-port", str(port), *files.server_arguments):
+        trust = (("ssl_ca_certs", str(files.cert)),)
+        address = Address(host="127.0.0.1", port=port)
+        line = line_to(lines, address, tls=True, connection_kwargs=trust)
+        words = [os.urandom(100_000) for _ in range(50)]
+        assert line.ask_many(b"".join(pack(b"ECHO", w) for w in words), 50, READ) == words
+        assert line.ask(pack(b"ECHO", words[0]), None, READ) == words[0]
+        line.close()
+
+
+def test_a_server_that_reads_no_further_than_it_can_write_does_not_block_us(
+    lines: list[SharedLine],
+) -> None:
+    """A proxy, for one. Redis itself keeps replies in its memory."""
+
+    def talk(peer: socket.socket) -> None:
+        commands = commands_of(peer)
+        for reply in HANDSHAKE:
+            next(commands)
+            peer.sendall(reply)
+        for words in commands:
+            peer.sendall(b"$%d\r\n%b\r\n" % (len(words[1]), words[1]))
+
+    with stranger(talk) as address:
+        line = line_to(lines, address, read_timeout_s=5.0)
+        # More than the kernel holds for both directions together.
+        words = [bytes([number]) * 300_000 for number in range(100)]
+        assert line.ask_many(b"".join(pack(b"ECHO", w) for w in words), 100, READ) == words
+        line.close()
+
+
+# ---- connections that end
+
+
+def test_a_connection_that_ended_while_idle_is_not_an_error(
+    server: Server, line: SharedLine
+) -> None:
+    line.ask(pack(b"PING"))
+    kill_connections(server)
+    line._station.channel.fresh_until = 0.0  # as if a second had passed
+    assert line.ask(pack(b"INCR", b"n"), b"n", ONCE) == 1
+    assert line.stats()["connects"] == 2
+    assert line.stats()["failures"] == 0
+
+
+@pytest.mark.parametrize("safety", [READ, SAFE])
+def test_what_may_be_repeated_is_repeated_once(
+    server: Server, line: SharedLine, safety: int
+) -> None:
+    line.ask(pack(b"PING"))
+    kill_connections(server)
+    assert line.ask(pack(b"ECHO", b"x"), None, safety) == b"x"
+    assert line.stats()["again"] == 1
+
+
+def test_what_must_not_be_repeated_says_that_it_may_have_been_done(
+    server: Server, line: SharedLine
+) -> None:
+    # A unix socket tells us at once, and nothing was sent: see the next test.
+    line = SharedLine(line.target, Address(host="127.0.0.1", port=server.port))
+    line.ask(pack(b"PING"))
+    kill_connections(server)
+    with pytest.raises(ConnectionFailed, match="may or may not have been carried out"):
+        line.ask(pack(b"INCR", b"n"), b"n", ONCE)
+    assert line.ask(pack(b"GET", b"n"), b"n", READ) is None
+    line.close()
+
+
+def test_what_was_never_sent_is_sent_on_the_next_connection(
+    server: Server, line: SharedLine
+) -> None:
+    line.ask(pack(b"PING"))
+    kill_connections(server)
+    # EPIPE: the kernel took nothing.
+    assert line.ask(pack(b"INCR", b"n"), b"n", ONCE) == 1
+    kill_connections(server)
+    assert line.ask_many(pack(b"INCR", b"n") * 2, 2, ONCE) == [2, 3]
+
+
+def test_repeating_ends_after_the_second_time(lines: list[SharedLine]) -> None:
+    with stranger(replying(*HANDSHAKE)) as address:
+        line = line_to(lines, address)
+        with pytest.raises(ConnectionFailed):
+            line.ask(pack(b"ECHO", b"x"), None, READ)
+        assert line.stats()["connects"] == 2
+        line.close()
+
+
+def test_replies_that_came_before_the_end_are_delivered(lines: list[SharedLine]) -> None:
+    """Of three requests in one round, two were answered; the third must not be repeated."""
+    gate = threading.Event()
+
+    def talk(peer: socket.socket) -> None:
+        commands = commands_of(peer)
+        for reply in HANDSHAKE:
+            next(commands)
+            peer.sendall(reply)
+        next(commands)
+        gate.wait(10)
+        peer.sendall(b":1\r\n")
+        for _ in range(3):
+            next(commands)
+        peer.sendall(b":2\r\n:3\r\n")
+
+    results: list[Any] = []
+
+    def ask(line: SharedLine) -> None:
+        try:
+            results.append(line.ask(pack(b"INCR", b"n"), b"n", ONCE))
+        except ConnectionFailed as error:
+            results.append(str(error))
+
+    with stranger(talk) as address:
+        line = line_to(lines, address, read_timeout_s=10.0)
+        threads = [threading.Thread(target=ask, args=(line,)) for _ in range(4)]
+        threads[0].start()
+        while not line._station.lead:
+            time.sleep(0.001)
+        for thread in threads[1:]:
+            thread.start()
+        while len(line._station.queue) < 3:
+            time.sleep(0.001)
+        gate.set()
+        for thread in threads:
+            thread.join()
+        line.close()
+    texts = [result for result in results if isinstance(result, str)]
+    assert sorted(result for result in results if isinstance(result, int)) == [1, 2, 3]
+    assert len(texts) == 1
+    assert "may or may not" in texts[0]
+
+
+def test_garbage_in_mid_stream_drops_the_connection(lines: list[SharedLine]) -> None:
+    with stranger(replying(*HANDSHAKE, b"HTTP/1.1 200 OK\r\n\r\n")) as address:
+        line = line_to(lines, address)
+        with pytest.raises(ConnectionFailed, match="not Redis's protocol"):
+            line.ask(pack(b"INCR", b"n"), b"n", ONCE)
+        assert line.stats()["open"] == 0
+        line.close()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_reply_too_many_drops_the_connection(lines: list[SharedLine], alone: bool) -> None:
+    with stranger(replying(*HANDSHAKE, *[PONG] * alone, b":1\r\n:2\r\n")) as address:
+        line = line_to(lines, address)
+        if alone:  # the short way
+            line.ask(pack(b"PING"))
+        with pytest.raises(ConnectionFailed, match="more replies than"):
+            line.ask(pack(b"INCR", b"n"), b"n", ONCE)
+        line.close()
+
+
+# ---- time limits
+
+
+def test_a_frozen_server_takes_its_time_limit_and_no_reply_is_anothers(
+    server: Server, lines: list[SharedLine]
+) -> None:
+    line = line_to(lines, server, read_timeout_s=0.1, breaker_failures=0)
+    line.ask(pack(b"PING"))
+    server.pause()
+    try:
+        started = time.monotonic()
+        with pytest.raises(ReplyTimeout, match=r"within 0.1 s"):
+            line.ask(pack(b"ECHO", b"late"), None, READ)
+        assert time.monotonic() - started < 0.19  # it is not asked twice
+    finally:
+        server.resume()
+    assert line.ask(pack(b"ECHO", b"new"), None, READ) == b"new"
+
+
+def test_all_who_wait_for_a_frozen_server_are_told_within_both_limits(
+    server: Server, lines: list[SharedLine]
+) -> None:
+    line = line_to(lines, server, read_timeout_s=0.2, connect_timeout_s=0.2, breaker_failures=0)
+    line.ask(pack(b"PING"))
+    took: list[float] = []
+
+    def ask() -> None:
+        started = time.monotonic()
+        with pytest.raises(ReplyTimeout):
+            line.ask(pack(b"ECHO", b"late"), None, READ)
+        took.append(time.monotonic() - started)
+
+    threads = [threading.Thread(target=ask) for _ in range(20)]
+    server.pause()
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        server.resume()
+    assert len(took) == 20
+    assert max(took) < 0.4 + 0.2
+
+
+def test_a_server_that_trickles_holds_nobody_for_ever(lines: list[SharedLine]) -> None:
+    def talk(peer: socket.socket) -> None:
+        replying(*HANDSHAKE)(peer)
+        while True:
+            peer.sendall(b"$")
+            time.sleep(0.02)
+
+    with stranger(talk) as address:
+        line = line_to(lines, address, read_timeout_s=0.1)
+        started = time.monotonic()
+        with pytest.raises((ReplyTimeout, ConnectionFailed)):
+            line.ask(pack(b"GET", b"k"), b"k", ONCE)
+        assert time.monotonic() - started < 1
+        line.close()
+
+
+def test_a_leader_that_is_stuck_is_left_behind(server: Server, lines: list[SharedLine]) -> None:
+    line = line_to(lines, server, read_timeout_s=0.05, connect_timeout_s=0.05)
+    line.ask(pack(b"PING"))
+    stuck = line._station
+    stuck.lead[0] = object()  # a greenlet whose thread has ended
+    with pytest.raises(ReplyTimeout, match="behind other commands"):
+        line.ask(pack(b"ECHO", b"x"), None, READ)
+    assert line.ask(pack(b"ECHO", b"x"), None, READ) == b"x"
+    assert line.stats()["deposed"] == 1
+    assert stuck.channel.recv(1) == b""  # whoever is blocked in it is not any more
+    stuck.drop()
+
+
+# ---- servers that are away
+
+
+def test_an_outage_costs_microseconds_after_three_failures(lines: list[SharedLine]) -> None:
+    line = line_to(lines, Address(host="127.0.0.1", port=free_port()), breaker_s=30.0)
+    for _ in range(3):
+        with pytest.raises(ConnectionFailed):
+            line.ask(pack(b"PING"))
+    best_s = 1.0
+    for _ in range(200):
+        started = time.perf_counter()
+        with pytest.raises(CircuitOpen, match="nothing listens there"):
+            line.ask(pack(b"PING"))
+        best_s = min(best_s, time.perf_counter() - started)
+    assert best_s < 60e-6  # pytest.raises is most of it
+    assert line.stats()["breaker_refused"] == 200
+
+
+def test_after_an_outage_the_first_probe_brings_it_back(
+    server_directory: Any, lines: list[SharedLine], eventually: Eventually
+) -> None:
+    with running(server_directory) as server:
+        line = line_to(lines, server, breaker_s=0.02)
+        assert line.ask(pack(b"PING")) == b"PONG"
+        server.kill()
+        for _ in range(5):
+            with pytest.raises((ConnectionFailed, CircuitOpen)):
+                line.ask(pack(b"PING"), None, READ)
+        server.start()
+        server.wait_ready()
+
+        def answers() -> bool:
+            try:
+                return bool(line.ask(pack(b"PING"), None, READ) == b"PONG")
+            except CircuitOpen:
+                return False
+
+        eventually(answers)
+        assert line.breaker.state == "closed"
+        line.close()
+
+
+def test_the_address_is_asked_for_at_every_connect(server: Server, lines: list[SharedLine]) -> None:
+    asked: list[int] = []
+
+    def resolve() -> Address:
+        asked.append(1)
+        if len(asked) == 2:
+            raise ServerNotReady("the sentinels know no primary: wait for the failover")
+        return Address(path=server.path)
+
+    line = SharedLine(Target(), Address(host="sentinel"), resolve=resolve)
+    lines.append(line)
+    assert line.ask(pack(b"PING")) == b"PONG"
+    line.close()
+    with pytest.raises(ServerNotReady, match="no primary"):
+        line.ask(pack(b"PING"))
+    assert line.ask(pack(b"PING")) == b"PONG"
+
+
+# ---- closing
+
+
+def test_closing_drops_the_connection_and_asking_makes_a_new_one(
+    server: Server, line: SharedLine
+) -> None:
+    line.ask(pack(b"PING"))
+    line.close()
+    assert line.stats()["open"] == 0
+    assert line.ask(pack(b"PING")) == b"PONG"
+    assert line.stats()["connects"] == 2
+
+
+def test_closing_while_it_is_in_use_takes_nobodys_reply(server: Server, line: SharedLine) -> None:
+    stop, wrong = threading.Event(), []
+
+    def work() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            if line.ask(pack(b"ECHO", b"%d" % number), None, READ) != b"%d" % number:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        line.close()
+        time.sleep(0.001)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_line_that_is_forgotten_closes_its_socket(server: Server) -> None:
+    line = SharedLine(Target(), Address(path=server.path))
+    line.ask(pack(b"PING"))
+    sock = line._station.channel.sock
+    del line
+    gc.collect()
+    assert sock.fileno() == -1
