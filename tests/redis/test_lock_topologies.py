@@ -12,7 +12,7 @@ import pytest
 from redis.crc import key_slot
 
 from nearcache.engines.redis.engine import RedisEngine, open_topology
-from nearcache.engines.redis.lock_scripts import lock_keys
+from nearcache.engines.redis.lock_scripts import lock_key
 from nearcache.engines.redis.resp import pack
 from nearcache.engines.redis.target import Target
 from nearcache.errors import EngineUnavailable
@@ -59,8 +59,9 @@ def behind_sentinels(sentinels: Sentinels) -> Iterator[RedisEngine]:
 
 def queued(engine: Any, name: bytes) -> int:
     """How many wait: asked of the topology, as nobody else knows where the lock lives."""
-    key = lock_keys(name)[2]
-    return int(engine.topology.ask(pack(b"ZCARD", key), key))
+    key = lock_key(name)
+    fields = engine.topology.ask(pack(b"HKEYS", key), key)
+    return sum(field.startswith(b"w") for field in fields)
 
 
 def served_in_order(engine: Any, name: bytes, eventually: Eventually) -> tuple[list[int], float]:
@@ -85,7 +86,7 @@ def test_a_cluster_s_locks_are_anywhere_and_their_waiters_are_woken(
     on_cluster: RedisEngine, cluster: ClusterServers, eventually: Eventually
 ) -> None:
     names = [b"name %d" % number for number in range(4)]
-    owners = {cluster.owner(key_slot(lock_keys(name)[0])).server.port for name in names}
+    owners = {cluster.owner(key_slot(lock_key(name))).server.port for name in names}
     assert len(owners) > 1
     took = []
     for name in names:
@@ -99,7 +100,7 @@ def test_a_cluster_s_locks_are_anywhere_and_their_waiters_are_woken(
 def test_a_lock_whose_slot_moves_is_still_held(
     on_cluster: RedisEngine, cluster: ClusterServers
 ) -> None:
-    slot = key_slot(lock_keys(b"moving")[0])
+    slot = key_slot(lock_key(b"moving"))
     source = cluster.owner(slot)
     target = next(node for node in cluster.primaries() if node is not source)
     with Lock(on_cluster, b"moving", timeout_s=30) as lock:

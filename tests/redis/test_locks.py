@@ -14,11 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from redis.crc import key_slot
 
 from nearcache.engines.redis import locks as locks_module
 from nearcache.engines.redis.bells import CHANNELS
-from nearcache.engines.redis.lock_scripts import LOCK_KEYS, TAKE_MS, lock_keys
+from nearcache.engines.redis.lock_scripts import LOCK_KEYS, TAKE_MS, lock_key
 from nearcache.errors import EngineUnavailable, LockLost, LockNotAcquired
 from nearcache.locks import Lock
 from nearcache.metrics import Counters
@@ -28,7 +27,7 @@ from tests.redis.servers import Server
 NAME = b"name"
 TTL_MS = 30_000
 TAKE_S = TAKE_MS / 1000
-LOCK, COUNT, QUEUE, KEPT = lock_keys(NAME)
+LOCK = lock_key(NAME)
 
 Eventually = Callable[[Callable[[], object]], None]
 
@@ -51,7 +50,19 @@ def lock_of(engine: Any, **options: Any) -> Lock:
 
 
 def waiters(admin: Any) -> int:
-    return int(admin.zcard(QUEUE))
+    return sum(field.startswith("w") for field in admin.hkeys(LOCK))
+
+
+def nobody_asked_of_late(admin: Any) -> None:
+    """Two seconds later, as far as the places in the queue are concerned."""
+    for field, place in admin.hgetall(LOCK).items():
+        if field.startswith("p"):
+            admin.hset(LOCK, field, "1 " + place.partition(" ")[2])
+
+
+def run_out(admin: Any) -> None:
+    """Later than the holder's time."""
+    admin.hset(LOCK, "until", 1)
 
 
 def hold(engine: Any, ttl_ms: int = TTL_MS) -> int:
@@ -70,8 +81,8 @@ def test_acquire_and_release_are_one_round_trip_each(engine: Any, admin: Any) ->
     with lock_of(engine):
         pass
     calls = {name: stat["calls"] for name, stat in admin.info("commandstats").items()}
-    asked = {"cmdstat_evalsha", "cmdstat_get", "cmdstat_set", "cmdstat_incr", "cmdstat_zrange"}
-    assert set(calls) - {"cmdstat_config|resetstat"} <= asked
+    inside = {"cmdstat_time", "cmdstat_hmget", "cmdstat_hset", "cmdstat_pexpire"}
+    assert set(calls) - {"cmdstat_config|resetstat"} == {"cmdstat_evalsha"} | inside
     assert calls["cmdstat_evalsha"] == 2
 
 
@@ -92,7 +103,7 @@ def test_what_got_lost_may_be_asked_again(engine: Any) -> None:
 
 def test_a_release_after_its_time_is_never_told_that_all_was_well(engine: Any, admin: Any) -> None:
     first = hold(engine)
-    admin.delete(LOCK)  # it ran out
+    run_out(admin)
     assert not engine.lock_release(NAME, first)
     second = hold(engine)
     assert not engine.lock_release(NAME, first)
@@ -104,9 +115,9 @@ def test_tokens_grow_whatever_happens(engine: Any, admin: Any) -> None:
     tokens = [hold(engine)]
     for event in (
         lambda: engine.lock_release(NAME, tokens[-1]),
-        lambda: admin.delete(LOCK),
+        lambda: run_out(admin),
         lambda: admin.flushall(),
-        lambda: admin.delete(LOCK, COUNT),
+        lambda: admin.delete(LOCK),
     ):
         event()
         tokens.append(hold(engine))
@@ -117,20 +128,21 @@ def test_nothing_stays_on_the_server_for_ever(engine: Any, admin: Any) -> None:
     hold(engine)
     engine.lock_wait(NAME, None, TTL_MS, 0)
     keys = admin.keys(LOCK_KEYS.decode() + "*")
-    assert len(keys) == 4
+    assert len(keys) == 1
     assert all(admin.pttl(key) > 0 for key in keys)
 
 
 @pytest.mark.parametrize("name", [b"", b"}", b"{", b"{}", b"a}b{c", b"{tag}x", b"\xff\x00 \r\n"])
-def test_all_keys_of_a_lock_are_in_one_slot(name: bytes, engine: Any) -> None:
-    assert len({key_slot(key) for key in lock_keys(name)}) == 1
+def test_any_bytes_are_a_name(name: bytes, engine: Any) -> None:
     with Lock(engine, name, timeout_s=30):
         assert engine.lock_acquire(name, TTL_MS) is None
+    assert engine.lock_acquire(name, TTL_MS)
 
 
 def test_a_lock_without_a_time_gets_one(engine: Any, admin: Any) -> None:
     with Lock(engine, NAME):
-        assert 29_000 < admin.pttl(LOCK) <= 30_000
+        until_ms = int(admin.hget(LOCK, "until"))
+        assert until_ms == pytest.approx(time.time() * 1000 + 30_000, abs=1000)
 
 
 # -- the queue -----------------------------------------------------------------------------------
@@ -209,8 +221,7 @@ def test_a_place_that_is_not_asked_for_is_passed_over_at_once(engine: Any, admin
     token = hold(engine)
     for _ in range(3):
         engine.lock_wait(NAME, None, TTL_MS, 0)
-    for member in admin.hkeys(KEPT):
-        admin.hset(KEPT, member, 1)  # two seconds later
+    nobody_asked_of_late(admin)
     engine.lock_release(NAME, token)
     assert engine.lock_acquire(NAME, TTL_MS)
     assert waiters(admin) == 0
@@ -219,8 +230,7 @@ def test_a_place_that_is_not_asked_for_is_passed_over_at_once(engine: Any, admin
 def test_who_asks_late_is_where_he_was(engine: Any, admin: Any) -> None:
     token = hold(engine)
     tickets = [engine.lock_wait(NAME, None, TTL_MS, 0)[1] for _ in range(2)]
-    for member in admin.hkeys(KEPT):
-        admin.hset(KEPT, member, 1)
+    nobody_asked_of_late(admin)
     for ticket in reversed(tickets):
         assert engine.lock_wait(NAME, ticket, TTL_MS, 0) == (None, ticket)
     engine.lock_release(NAME, token)
@@ -320,7 +330,7 @@ def test_clearing_a_cache_keeps_the_locks(engine: Any, admin: Any) -> None:
     admin.set(":1:key", "value")
     with lock_of(engine):
         engine.clear_matching(prefix=b":")
-        assert admin.dbsize() == 2  # the lock and its counter
+        assert admin.keys() == [LOCK.decode()]
         assert engine.lock_acquire(NAME, TTL_MS) is None
 
 

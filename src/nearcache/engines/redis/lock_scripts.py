@@ -1,21 +1,24 @@
 """Named locks on the server: each step of a lock is one script, so it happens or it does not.
 
-    nearcache:lock:{=NAME}        held  "<token> <ticket> <since>"   PX: the holder's time
-                                  free  "<token> - <since>"          PX: REMEMBER_MS
-    nearcache:lock:{=NAME}:count  the last number given out; tokens and places are numbered by it
-    nearcache:lock:{=NAME}:queue  sorted set: "<ticket> <channel>" by number of arrival
-    nearcache:lock:{=NAME}:kept   hash: the same members, until when (ms) their place is kept
+A lock is one hash, ``nearcache:lock:NAME``:
 
-The braces put the keys of one lock into one slot of a cluster; the ``=`` because Redis takes
-no notice of empty ones. A *ticket* is a random number that a caller makes up; whoever asks
-again with it, because the answer got lost, gets the same answer. So every script may be sent
-twice.
+    token    of the holder, or the last one: numbers that grow by one
+    ticket   of the holder; empty when it was released
+    until    when (ms) the holder's time is over
+    since    the first token of an unbroken chain: each lock of it was released, none ran out
+    first    the number of the first place in the queue, and
+    last     of the last one; in between may be gaps
+    p<number>  a place: "<kept until, ms> <ticket> <channel>"
+    w<ticket>  the number of that ticket's place
 
-Free is not absent: the key stays for a while, and says which holds ended by a release.
-``since`` is the first token of an unbroken chain: each lock of it was released, none ran
-out. A release that comes again finds its token in the chain, and is told that all was well.
+One key, and not one for each thing: it is evicted whole, and it moves whole from one node of a
+cluster to another. A script that names several keys gets TRYAGAIN while their slot moves.
 
-Tokens grow for ever: the counter outlives the lock, by a week at least, and starts from the
+A *ticket* is a random number that a caller makes up; whoever asks again with it, because the
+answer got lost, gets the same answer. So every script may be sent twice. A release that comes
+again finds its token in the chain, and is told that all was well.
+
+Tokens grow for ever: the hash outlives the lock by a day, and a new one starts from the
 server's time in microseconds. So they grow also when it was flushed or evicted meanwhile, as
 long as the clock was not set back, and the lock not taken a million times a second.
 
@@ -35,68 +38,60 @@ KEPT_MS = 2000
 """So long a place is kept for somebody who does not ask."""
 TAKE_MS = 500
 """So long the lock waits for the one it was handed to."""
-REMEMBER_MS = 10_000
-"""So long a release may be repeated."""
-COUNT_MS = 7 * 86_400_000
+OUTLIVES_MS = 86_400_000
 
 _COMMON = f"""
-local LOCK, COUNT, QUEUE, KEPT = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local LOCK = KEYS[1]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local token, ticket, ends, since, first, last = unpack(redis.call('HMGET', LOCK,
+  'token', 'ticket', 'until', 'since', 'first', 'last'))
+local held = ticket and ticket ~= '' and tonumber(ends) > now
+first, last = tonumber(first or 1), tonumber(last or 0)
 
-local function count()
-  local number = redis.call('INCR', COUNT)
-  if number == 1 then
-    local now = redis.call('TIME')
-    number = now[1] * 1000000 + now[2]
-    redis.call('SET', COUNT, string.format('%.0f', number), 'PX', {COUNT_MS})
+local function whole(number) return string.format('%.0f', number) end
+
+-- A lock that ran out ends the chain.
+local function give(to, ttl_ms)
+  if ticket ~= '' then since = nil end
+  token = whole(token and token + 1 or time[1] * 1000000 + time[2])
+  redis.call('HSET', LOCK, 'token', token, 'ticket', to, 'until', whole(now + ttl_ms),
+    'since', since or token)
+  redis.call('PEXPIRE', LOCK, whole(ttl_ms + {OUTLIVES_MS}))
+  return tonumber(token)
+end
+
+-- The first who has asked of late, taken out of the queue: ticket and channel.
+local function next_waiter()
+  local found, channel
+  if first > last then return end
+  while first <= last and not found do
+    local place = redis.call('HGET', LOCK, 'p' .. first)
+    if place then
+      local kept, whose, where = string.match(place, '^(%d+) (%d+) (.*)$')
+      redis.call('HDEL', LOCK, 'p' .. first, 'w' .. whose)
+      if tonumber(kept) > now then found, channel = whose, where end
+    end
+    first = first + 1
   end
-  return number
+  if first > last then first, last = 1, 0 end
+  redis.call('HSET', LOCK, 'first', first, 'last', last)
+  return found, channel
 end
 
-local function now_ms()
-  local now = redis.call('TIME')
-  return now[1] * 1000 + math.floor(now[2] / 1000)
-end
-
--- token, ticket and since, as text; nothing if the lock ran out
-local function read()
-  local text = redis.call('GET', LOCK)
-  if text then return string.match(text, '^(%d+) (%S+) (%d+)$') end
-end
-
-local function give(ticket, ttl_ms, since)
-  local token = count()
-  local text = string.format('%.0f', token)
-  redis.call('SET', LOCK, text .. ' ' .. ticket .. ' ' .. (since or text), 'PX', ttl_ms)
-  return token
-end
-
--- the first who has asked of late, taken out of the queue
-local function first()
-  local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
-  local now = member and now_ms()
-  while member do
-    local kept = redis.call('HGET', KEPT, member)
-    redis.call('ZREM', QUEUE, member)
-    redis.call('HDEL', KEPT, member)
-    if kept and tonumber(kept) > now then return member end
-    member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
-  end
-end
-
--- true if the lock, which is free, went to somebody else than me
-local function pass_on(since, me)
-  local member = first()
-  if not member or member == me then return false end
-  local ticket, channel = string.match(member, '^(%d+) (.*)$')
-  give(ticket, {TAKE_MS}, since)
+-- True if the lock, which is free, went to somebody else than me.
+local function pass_on(me)
+  local to, channel = next_waiter()
+  if not to or to == me then return false end
+  give(to, {TAKE_MS})
   -- An ACL may forbid it: the waiter then finds out when it asks again.
-  redis.pcall('PUBLISH', channel, ticket)
+  redis.pcall('PUBLISH', channel, to)
   return true
 end
 
-local function let_go(token, since)
-  if pass_on(since) then return end
-  redis.call('SET', LOCK, token .. ' - ' .. since, 'PX', {REMEMBER_MS})
+local function let_go()
+  ticket = ''
+  if not pass_on() then redis.call('HSET', LOCK, 'ticket', '') end
 end
 """
 
@@ -104,48 +99,46 @@ end
 ACQUIRE = Script(
     _COMMON
     + """
-local token, ticket, since = read()
-if ticket == ARGV[1] then return tonumber(token) end
-if ticket and ticket ~= '-' then return 0 end
--- Whoever let it go has looked into the queue; if it ran out nobody has.
-if not ticket and pass_on() then return 0 end
-return give(ARGV[1], ARGV[2], since)
+if held and ticket == ARGV[1] then return tonumber(token) end
+if held or pass_on() then return 0 end
+return give(ARGV[1], ARGV[2])
 """
 )
 
-# ARGV: ticket, channel, ttl_ms. The token, or 0 and the milliseconds the holder has left.
+# ARGV: ticket, ttl_ms, channel. The token, or 0 and the milliseconds the holder has left.
 WAIT = Script(
     _COMMON
     + f"""
-local token, ticket, since = read()
-if ticket == ARGV[1] then
-  redis.call('PEXPIRE', LOCK, ARGV[3])
+local me = ARGV[1]
+if held and ticket == me then
+  redis.call('HSET', LOCK, 'until', whole(now + ARGV[2]))
+  redis.call('PEXPIRE', LOCK, whole(ARGV[2] + {OUTLIVES_MS}))
   return {{tonumber(token), 0}}
 end
-if ticket == '-' then return {{give(ARGV[1], ARGV[3], since), 0}} end
-local me = ARGV[1] .. ' ' .. ARGV[2]
-local kept = string.format('%.0f', now_ms() + {KEPT_MS})
-local placed = redis.call('ZSCORE', QUEUE, me)
+if not held and first > last then return {{give(me, ARGV[2]), 0}} end
+local place = whole(now + {KEPT_MS}) .. ' ' .. me .. ' ' .. ARGV[3]
+local number = redis.call('HGET', LOCK, 'w' .. me)
 -- First: whoever asks is alive, however late it is.
-if placed then redis.call('HSET', KEPT, me, kept) end
-if not ticket and not pass_on(nil, me) then return {{give(ARGV[1], ARGV[3]), 0}} end
-if not placed then
-  redis.call('ZADD', QUEUE, string.format('%.0f', count()), me)
-  redis.call('HSET', KEPT, me, kept)
+if number then redis.call('HSET', LOCK, 'p' .. number, place) end
+if not held then
+  if not pass_on(me) then return {{give(me, ARGV[2]), 0}} end
+  ends = now + {TAKE_MS}
 end
-redis.call('PEXPIRE', QUEUE, {5 * KEPT_MS})
-redis.call('PEXPIRE', KEPT, {5 * KEPT_MS})
-return {{0, redis.call('PTTL', LOCK)}}
+if not number then
+  last = last + 1
+  redis.call('HSET', LOCK, 'w' .. me, last, 'p' .. last, place, 'first', first, 'last', last)
+end
+return {{0, ends - now}}
 """
 )
 
 # ARGV: token, ttl_ms. 1 if it was held.
 RENEW = Script(
     _COMMON
-    + """
-local token, ticket = read()
-if token ~= ARGV[1] or ticket == '-' then return 0 end
-return redis.call('PEXPIRE', LOCK, ARGV[2])
+    + f"""
+if not held or token ~= ARGV[1] then return 0 end
+redis.call('HSET', LOCK, 'until', whole(now + ARGV[2]))
+return redis.call('PEXPIRE', LOCK, whole(ARGV[2] + {OUTLIVES_MS}))
 """
 )
 
@@ -153,33 +146,29 @@ return redis.call('PEXPIRE', LOCK, ARGV[2])
 RELEASE = Script(
     _COMMON
     + """
-local token, ticket, since = read()
 if not token then return 0 end
-if token == ARGV[1] and ticket ~= '-' then
-  let_go(token, since)
+if held and token == ARGV[1] then
+  let_go()
   return 1
 end
-local given, last = tonumber(ARGV[1]), tonumber(token)
-if ticket == '-' then last = last + 1 end
-return (tonumber(since) <= given and given < last) and 1 or 0
+local given, newest = tonumber(ARGV[1]), tonumber(token)
+if ticket == '' then newest = newest + 1 end
+return (tonumber(since) <= given and given < newest) and 1 or 0
 """
 )
 
-# ARGV: ticket, channel. Gives up whatever the ticket has: the lock, or a place.
+# ARGV: ticket. Gives up whatever the ticket has: the lock, or a place.
 LEAVE = Script(
     _COMMON
     + """
-local me = ARGV[1] .. ' ' .. ARGV[2]
-redis.call('ZREM', QUEUE, me)
-redis.call('HDEL', KEPT, me)
-local token, ticket, since = read()
-if ticket == ARGV[1] then let_go(token, since) end
+local number = redis.call('HGET', LOCK, 'w' .. ARGV[1])
+if number then redis.call('HDEL', LOCK, 'w' .. ARGV[1], 'p' .. number) end
+if held and ticket == ARGV[1] then let_go() end
 return 0
 """
 )
 
 
-def lock_keys(name: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """The keys of one lock."""
-    lock = b"%b{=%b}" % (LOCK_KEYS, name)
-    return lock, lock + b":count", lock + b":queue", lock + b":kept"
+def lock_key(name: bytes) -> bytes:
+    """Where a lock lives."""
+    return LOCK_KEYS + name

@@ -31,7 +31,7 @@ from nearcache.engines.redis.lock_scripts import (
     RENEW,
     TAKE_MS,
     WAIT,
-    lock_keys,
+    lock_key,
 )
 from nearcache.engines.redis.pool import once_here
 from nearcache.engines.redis.resp import ErrorReply, pack
@@ -106,7 +106,7 @@ class RedisLocks(Base):
     ) -> Flow[int]:
         """The token; 0 if the lock did not come in time."""
         bells = self._bells()
-        asking = (WAIT, name, ticket, bells.channel, ttl_ms)
+        asking = (WAIT, name, ticket, ttl_ms, bells.channel)
         token, left_ms = yield from self._lock_script(*asking)
         if token or not wait_ms:
             return int(token)
@@ -120,7 +120,7 @@ class RedisLocks(Base):
         return int(token)
 
     def _lock_leave(self, name: bytes, ticket: int) -> Flow[None]:
-        yield from self._lock_script(LEAVE, name, ticket, self._bells().channel)
+        yield from self._lock_script(LEAVE, name, ticket)
 
     lock_leave, alock_leave = twins(_lock_leave)
 
@@ -130,7 +130,7 @@ class RedisLocks(Base):
         key, packed = _packed(script.sha1, name, arguments)
         reply = yield call(self.topology, "ask", packed, key, SAFE)
         if unknown(reply):
-            packed = script.in_full(lock_keys(name), arguments)
+            packed = script.in_full([key], arguments)
             reply = yield call(self.topology, "ask", packed, key, SAFE)
         if isinstance(reply, ErrorReply):
             raise error_of(reply)
@@ -163,9 +163,9 @@ def _packed(sha1: bytes, name: bytes, arguments: Sequence[Word]) -> tuple[bytes,
 
 @functools.lru_cache(maxsize=1024)
 def _unchanging(sha1: bytes, name: bytes, arguments: int) -> tuple[bytes, bytes]:
-    keys = lock_keys(name)
-    words = pack(b"EVALSHA", sha1, len(keys), *keys).partition(b"\r\n")[2]
-    return keys[0], b"*%d\r\n%b" % (3 + len(keys) + arguments, words)
+    key = lock_key(name)
+    words = pack(b"EVALSHA", sha1, 1, key).partition(b"\r\n")[2]
+    return key, b"*%d\r\n%b" % (4 + arguments, words)
 
 
 def _new_ticket() -> int:
