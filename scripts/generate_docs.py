@@ -10,11 +10,12 @@ from pathlib import Path
 
 import click
 
+from nearcache.adapter import Configured
 from nearcache.backends import RedisCache, SharedMemoryCache
 from nearcache.cli import main
 from nearcache.options import option_fields
 
-BACKENDS = [SharedMemoryCache, RedisCache]
+BACKENDS: list[type[Configured]] = [SharedMemoryCache, RedisCache]
 WIDTH = 90
 DOCS = Path(__file__).parents[1] / "docs"
 
