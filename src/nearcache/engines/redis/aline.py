@@ -312,9 +312,10 @@ class Wire(asyncio.Protocol):
         self.gone: asyncio.Future[None] = line.loop.create_future()
         self._line = line
         self._paused = self._dead = False
-        # Its stream writer would close the transport if it were collected.
-        self._connection = connection
-        self._transport: Any = connection._writer.transport
+        # Out of redis-py's hands, which would close it. So would the writer, if it were collected.
+        self._writer = connection._writer
+        connection._reader = connection._writer = None
+        self._transport: Any = self._writer.transport
         self.reader = make_reader(line.owner.target.parser)
         self._replies: list[Reply] = []
         self._counts = line.owner.counts
@@ -408,7 +409,6 @@ class Wire(asyncio.Protocol):
                 future.set_result(reply)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connection._reader = self._connection._writer = None
         if not self.gone.done():
             self.gone.set_result(None)
         if not self._dead:

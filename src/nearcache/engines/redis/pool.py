@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import os
 import threading
 import weakref
@@ -40,6 +41,11 @@ def too_late(limit: int, wait_s: float, waiting: int) -> PoolTimeout:
     )
 
 
+_PARAMETERS = inspect.signature(redis.ConnectionPool.get_connection).parameters
+# redis-py 5.2 wants the command's name, and does nothing with it; later ones warn of it.
+_NAME = ("_",) if _PARAMETERS["command_name"].default is inspect.Parameter.empty else ()
+
+
 class FairPool(redis.ConnectionPool):
     """redis-py's pool with ``limit`` connections at most, and a queue for ``wait_s`` seconds."""
 
@@ -62,7 +68,7 @@ class FairPool(redis.ConnectionPool):
         if not gate.enter(self.wait_s):
             raise too_late(self.max_connections, self.wait_s, gate.waiting)
         try:
-            connection = super().get_connection()
+            connection = super().get_connection(*_NAME)
         except BaseException:
             gate.leave()
             raise
@@ -101,7 +107,7 @@ class AsyncFairPool(redis.asyncio.ConnectionPool):
         if not await self._gate.enter(self.wait_s):
             raise too_late(self.max_connections, self.wait_s, self._gate.waiting)
         try:
-            connection = await super().get_connection()  # type: ignore[no-untyped-call]
+            connection = await super().get_connection(*_NAME)  # type: ignore[no-untyped-call]
         except BaseException:
             self._gate.leave()
             raise
