@@ -128,6 +128,7 @@ def test_an_error_reaches_its_own_caller_only_and_the_next_one_leads(
             leader.result(10)
         assert [each.result(10) for each in followers] == ["value"] * 5
     assert (failing.calls, good.calls) == (1, 1)
+    assert (cache.counters.local_leads, cache.counters.local_follows) == (2, 4)
 
 
 def test_the_wait_is_bounded_and_who_comes_later_begins_anew(

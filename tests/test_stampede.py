@@ -460,6 +460,36 @@ def test_a_process_that_finds_another_at_it_asks_again_a_little_later(
     assert function.calls == 2
 
 
+def test_a_refresh_reads_again_before_it_computes(
+    cache: Any, clock: FakeClock, function: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.get_or_set("k", function, 10, stale=60)
+    clock.advance_ms(11 * S)
+
+    def after_another_process(work: Callable[[], None]) -> bool:
+        cache.set("k", "theirs")
+        work()
+        return True
+
+    monkeypatch.setattr("nearcache.stampede.in_thread", after_another_process)
+    assert cache.get_or_set("k", function, 10, stale=60) == "value 1"
+    assert function.calls == 1
+    assert cache.get("k") == "theirs"
+
+
+def test_nothing_is_started_behind_requests_while_a_failure_pauses_it(
+    cache: Any, clock: FakeClock, function: Function, at_once: list[bool]
+) -> None:
+    cache.get_or_set("k", function, 10, stale=60)
+    clock.advance_ms(11 * S)
+    function.fails = True
+    cache.get_or_set("k", function, 10, stale=60)
+    at_once.append(False)
+    for _ in range(5):
+        assert cache.get_or_set("k", function, 10, stale=60) == "value 1"
+    assert cache.stats()["refresh_skipped"] == 0
+
+
 def test_a_failing_refresh_is_said_once_and_paused(
     cache: Any,
     clock: FakeClock,
