@@ -5,11 +5,15 @@
     resp.py        commands as bytes, replies as objects: hiredis, or Python alone
     line.py        one connection that carries all threads and greenlets of the process
     aline.py       the same for the tasks of an event loop
+    server.py      both lines to one server
     breaker.py     an outage costs microseconds, not a timeout per call
     topology.py    THE CONTRACT of what follows: which line takes a request
     standalone.py  one server, or a primary with replicas, also found by Sentinel
     cluster.py     slots, MOVED, ASK
     pool.py        connections for blocking commands, transactions, Pub/Sub and ``client``
+    gate.py        a bounded number of seats, first come first served
+    clients.py     redis-py's clients over these pools
+    loops.py       what belongs to an event loop, and goes when it goes
     scripts.py     Lua, one registry line each
     engine.py      the contract of engines over a topology
     locks.py       named locks with a queue and wake-ups
