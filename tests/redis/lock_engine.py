@@ -1,11 +1,13 @@
-"""The engine of one server with a short patience, for tests of locks and the processes they start."""
+"""The engine of one server with a short patience, for locks and the processes they start."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from nearcache.engines.redis.engine import RedisEngine, open_topology
 from nearcache.engines.redis.target import Address, Target
 
 
-def open_engine(path: str) -> RedisEngine:
-    target = Target(addresses=(Address(path=path),), read_timeout_s=0.5)
+def open_engine(path: str, **fields: Any) -> RedisEngine:
+    target = Target(addresses=(Address(path=path),), read_timeout_s=0.5, **fields)
     return RedisEngine(open_topology(target))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -204,6 +206,22 @@ def test_a_server_that_forbids_wake_ups_costs_half_a_second(
         assert time.monotonic() - began < 3
     finally:
         admin.acl_setuser("default", enabled=True, channels=["*"])
+
+
+def test_a_user_needs_no_more_rights_than_docs_say(
+    engine: Any, server: Server, admin: Any, eventually: Eventually
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "locks.md").read_text()
+    rights = re.search(r"needs `([^`]*nearcache:lock[^`]*)`", text)
+    assert rights
+    admin.execute_command("ACL", "SETUSER", "locker", "reset", "on", ">pw", *rights[1].split())
+    limited = open_engine(server.path, username="locker", password="pw")
+    try:
+        assert in_order(limited, admin, eventually, 3) == [0, 1, 2]
+        eventually(lambda: admin.pubsub_channels(CHANNELS.decode() + "*"))
+    finally:
+        limited.topology.close()
+        admin.acl_deluser("locker")
 
 
 def test_a_first_waiter_that_does_not_answer_is_passed_over(engine: Any) -> None:

@@ -26,6 +26,8 @@ from typing import Any
 
 import redis
 
+from nearcache.engines.redis.faults import error_of
+from nearcache.engines.redis.resp import MORE, ErrorReply, ProtocolError, make_reader, pack
 from nearcache.engines.redis.topology import Topology
 from nearcache.errors import EngineError
 
@@ -36,6 +38,8 @@ IDLE_S = 30.0
 LOOK_S = 1.0
 SILENT_S = 5.0
 """After so long without a message the connection is asked whether it still stands."""
+READ_BYTES = 65536
+PING = pack(b"PING")
 FIRST_PAUSE_S = 0.005
 RETRY_S = (0.05, 2.0)
 
@@ -125,33 +129,44 @@ class Bells:
         while not self._ends():
             try:
                 self._hear()
-            except (redis.RedisError, EngineError, OSError) as error:
+            except (redis.RedisError, EngineError, ProtocolError, OSError) as error:
                 pause_s = RETRY_S[0] if self._standing else min(2 * pause_s, RETRY_S[1])
                 self._deafened(error)
                 time.sleep(pause_s)
 
     def _hear(self) -> None:
-        with contextlib.closing(self._topology.client().pubsub()) as channel:
-            channel.subscribe(self.channel)
+        with contextlib.closing(self._topology.client().pubsub()) as subscription:
+            subscription.subscribe(self.channel)  # sends it; the reply is ours to read
+            # redis-py needs three times as long for a message, which everybody waits for.
+            sock, reader = subscription.connection._sock, make_reader()
+            sock.settimeout(LOOK_S)
             heard_at_s, asked = time.monotonic(), False
             while self._needed():
-                message = channel.get_message(timeout=LOOK_S)
-                now_s = time.monotonic()
-                if message is not None:
-                    heard_at_s, asked = now_s, False
+                try:
+                    received = sock.recv(READ_BYTES)
+                except TimeoutError:
+                    silent_s = time.monotonic() - heard_at_s
+                    if silent_s > 2 * SILENT_S:
+                        raise redis.ConnectionError("the Pub/Sub connection is silent") from None
+                    if silent_s > SILENT_S and not asked:
+                        sock.sendall(PING)
+                        asked = True
+                    continue
+                if not received:
+                    raise redis.ConnectionError("the server closed the Pub/Sub connection")
+                heard_at_s, asked = time.monotonic(), False
+                reader.feed(received)
+                while (message := reader.gets()) is not MORE:
                     self._take(message)
-                elif asked and now_s - heard_at_s > 2 * SILENT_S:
-                    raise redis.ConnectionError("no answer to a PING on the Pub/Sub connection")
-                elif not asked and now_s - heard_at_s > SILENT_S:
-                    channel.ping()
-                    asked = True
 
-    def _take(self, message: dict[str, Any]) -> None:
-        if message["type"] == "message":
-            bell = self._hanging.get(int(message["data"]))
+    def _take(self, message: Any) -> None:
+        if isinstance(message, ErrorReply):
+            raise error_of(message)
+        if message[0] == b"message":
+            bell = self._hanging.get(int(message[2]))
             if bell is not None:
                 bell.ring()
-        elif message["type"] == "subscribe":
+        elif message[0] == b"subscribe":
             self._standing, self._told = True, False
             # What was said before is lost: who waits asks once more.
             for bell in list(self._hanging.values()):
