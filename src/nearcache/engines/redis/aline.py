@@ -103,7 +103,9 @@ class AsyncLine:
         # Identities are used again: a new loop may stand where a forgotten one stood.
         if line is None or line.loop is not loop:
             line = of_this_loop(("redis line", id(self)), lambda: LoopLine(self, loop))
-            self._by_loop[id(loop)] = weakref.ref(line)
+            alive = {each: of for each, of in list(self._by_loop.items()) if of() is not None}
+            # A loop of another thread that gets lost here is looked up once more.
+            self._by_loop = alive | {id(loop): weakref.ref(line)}
         return line
 
     def close(self) -> None:
