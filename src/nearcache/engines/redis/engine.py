@@ -220,10 +220,7 @@ class RedisEngine(RedisLocks):
     set_many, aset_many = twins(_set_many)
 
     def _delete_many(self, keys: Sequence[bytes]) -> Flow[int]:
-        per_command = 1 if self.topology.sharded else UNLINK_KEYS
-        chunks = (keys[at : at + per_command] for at in range(0, len(keys), per_command))
-        requests = [(pack(b"UNLINK", *chunk), chunk[0]) for chunk in chunks]
-        return sum((yield from self._each(requests, SAFE)))
+        return sum((yield from self._each(self._unlinks(keys), SAFE)))
 
     delete_many, adelete_many = twins(_delete_many)
 
@@ -254,11 +251,20 @@ class RedisEngine(RedisLocks):
     ) -> Flow[int]:
         """``count``: how many keys the server looks at per step."""
         cursor, gone = 0, 0
-        while True:
-            cursor, keys = yield from self._scan_keys(cursor, count, prefix, glob)
-            gone += yield from self._delete_many(keys)
+        if self.topology.sharded:
+            while True:
+                cursor, keys = yield from self._scan_keys(cursor, count, prefix, glob)
+                gone += yield from self._delete_many(keys)
+                if cursor == 0:
+                    return gone
+        keys = []
+        while True:  # what was found is deleted on the way to the next step
+            scan = _scan_command(cursor, prefix, glob, count), b""
+            *counts, page = yield from self._each([*self._unlinks(keys), scan], SAFE)
+            gone += sum(counts)
+            cursor, keys = _page(page, prefix)
             if cursor == 0:
-                return gone
+                return gone + (yield from self._delete_many(keys))
 
     clear_matching, aclear_matching = twins(_clear_matching)
 
@@ -305,6 +311,12 @@ class RedisEngine(RedisLocks):
         replies = yield call(self.topology, "ask_each", requests, safety)
         return [_sound(reply) for reply in replies]
 
+    def _unlinks(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """Requests that delete these keys."""
+        per_command = 1 if self.topology.sharded else UNLINK_KEYS
+        chunks = (keys[at : at + per_command] for at in range(0, len(keys), per_command))
+        return [(pack(b"UNLINK", *chunk), chunk[0]) for chunk in chunks]
+
     def _script(
         self, script: Script, keys: Sequence[bytes], arguments: Sequence[Word]
     ) -> Flow[Reply]:
@@ -329,12 +341,10 @@ class RedisEngine(RedisLocks):
         lines = yield call(self.topology, "primaries")
         if number >= len(lines):  # there are fewer servers than when the scan began
             return 0, []
-        pattern = glob_escape(prefix) + b"*" if glob is None else glob
-        command = pack(b"SCAN", at, b"MATCH", pattern, b"COUNT", count)
+        command = _scan_command(at, prefix, glob, count)
         # Not READ: a cursor means something only to the server that gave it.
         reply = _sound((yield call(lines[number], "ask", command, None, SAFE)))
-        at, keys = int(reply[0]), reply[1]
-        keys = [key for key in keys if key.startswith(prefix) and not key.startswith(LOCK_KEYS)]
+        at, keys = _page(reply, prefix)
         if at:
             return at * NODES + number, keys
         return (number + 1 if number + 1 < len(lines) else 0), keys
@@ -368,6 +378,19 @@ def open_topology(target: Target) -> Topology:
     from nearcache.engines.redis.standalone import Standalone
 
     return Standalone(target)
+
+
+def _scan_command(cursor: int, prefix: bytes, glob: bytes | None, count: int) -> bytes:
+    pattern = glob_escape(prefix) + b"*" if glob is None else glob
+    return pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", count)
+
+
+def _page(reply: Reply, prefix: bytes) -> tuple[int, list[bytes]]:
+    """The server's next cursor, and the keys with that prefix that are no locks."""
+    cursor, keys = reply
+    return int(cursor), [
+        key for key in keys if key.startswith(prefix) and not key.startswith(LOCK_KEYS)
+    ]
 
 
 def _token(raw: bytes) -> int:
