@@ -7,6 +7,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -129,6 +130,17 @@ def test_a_value_that_is_too_large_is_still_returned(cache: Any) -> None:
 def test_callers_do_not_share_an_object(cache: Any) -> None:
     mine: list[int] = []
     assert cache.get_or_set("k", lambda: mine) is not mine
+
+
+def test_versions_and_prefixes_do_not_wait_for_each_other(cache: Any) -> None:
+    def compute() -> str:
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(cache.get_or_set, "k", lambda: "two", version=2)
+            assert other.result(10) == "two"
+        return "one"
+
+    assert cache.get_or_set("k", compute) == "one"
+    assert cache.counters.local_leads == 2
 
 
 # -- soft deadlines ------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -115,8 +116,9 @@ def _after_fork() -> None:
 
 def _let_them_end() -> None:
     # A daemon thread inside native code when the interpreter goes away can take it down hard.
+    give_up_at_s = time.monotonic() + EXIT_WAIT_S
     for thread in list(_threads):
-        thread.join(EXIT_WAIT_S)
+        thread.join(max(0.0, give_up_at_s - time.monotonic()))
 
 
 os.register_at_fork(after_in_child=_after_fork)
