@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.line import BATCH_BYTES, BATCH_COMMANDS, SharedLine
+from nearcache.engines.redis.line import SharedLine
 from nearcache.engines.redis.resp import ErrorReply, pack
+from nearcache.engines.redis.station import BATCH_BYTES, BATCH_COMMANDS
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, READ, SAFE
 from nearcache.errors import CircuitOpen, ConnectionFailed, ReplyTimeout, ServerNotReady

@@ -17,7 +17,7 @@ import select
 import ssl
 import struct
 import time
-from socket import MSG_DONTWAIT, MSG_PEEK, SHUT_RDWR, SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET
+from socket import MSG_DONTWAIT, MSG_PEEK, SHUT_RDWR, SHUT_WR, SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET
 from typing import Any
 
 from nearcache.engines.redis.connect import READ_BYTES, Connected
@@ -199,6 +199,22 @@ class Channel:
         poll.register(self.sock.fileno(), select.POLLIN | select.POLLOUT)
         if not poll.poll(self.timeout_s * 1000):
             raise TimeoutError("neither readable nor writable")
+
+    def drain(self) -> bool:
+        """Waits until the server has done what it was sent, and has hung up; True if it has.
+
+        The last thing to be done with a channel, before :meth:`close`.
+        """
+        try:
+            self.sock.shutdown(SHUT_WR)
+            started, before = time.monotonic(), self.received
+            while data := self.recv(READ_BYTES):
+                self._count(data, started, before)
+        except ConnectionError:
+            return True  # it hung up first
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -26,6 +26,11 @@ L4  Who gives up says ``abandoned`` first and looks at ``lead`` then; who hands 
 A request is sent twice only if it may be (``READ``, ``SAFE``), or if not a byte of it had left;
 once, and not after a timeout, as its caller has waited long enough by then.
 
+Who interrupts a leader (gevent.Timeout, KeyboardInterrupt) costs the connection, and commands
+may still be on their way in it. The next leader first waits until the server has done them
+and hung up. Otherwise an old SET might be carried out after a newer one, or a DEL, of the
+next connection. If the server does not hang up in time, a SAFE request is not repeated either.
+
 A forked child starts anew: other state, no connection, the parent's socket closed here and not
 shut down. The same happens to a line whose leader is stuck, as a greenlet is whose thread ended.
 """
@@ -36,7 +41,6 @@ import atexit
 import os
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -45,119 +49,13 @@ from nearcache.engines.redis.breaker import breaker_of
 from nearcache.engines.redis.channel import IDLE_S, Channel
 from nearcache.engines.redis.connect import connect
 from nearcache.engines.redis.resp import MORE, ProtocolError, make_reader
-from nearcache.engines.redis.seats import new_seat, release_all
+from nearcache.engines.redis.seats import release_all
+from nearcache.engines.redis.station import CLOSED, Request, Station, may_repeat, take
 from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import ONCE, Reply
+from nearcache.engines.redis.topology import ONCE, SAFE, Reply
 from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
 
-BATCH_COMMANDS = 1024
-BATCH_BYTES = 32768
-"""One round takes no more than that, but at least one request: nobody waits for long."""
-
 _monotonic = time.monotonic
-
-
-class _Request:
-    """Commands of one caller, and how it went."""
-
-    __slots__ = (
-        "abandoned",
-        "again",
-        "count",
-        "done",
-        "error",
-        "packed",
-        "replies",
-        "safety",
-        "taken",
-        "turn",
-        "wake",
-    )
-
-    def __init__(self, packed: bytes, count: int, safety: int) -> None:
-        self.packed = packed
-        self.count = count
-        self.safety = safety
-        self.replies: list[Reply] = []
-        self.error: EngineError | None = None
-        self.done = self.abandoned = self.again = self.taken = False
-        self.turn = [None]
-        self.wake = new_seat()
-
-    def settle(self, replies: list[Reply], error: EngineError | None = None) -> None:
-        self.replies, self.error = replies, error
-        self.done = True
-
-    def resign(self) -> bool:
-        """True for the first who asks: it passes on a lead that nobody here will use."""
-        try:
-            self.turn.pop()
-        except IndexError:
-            return False
-        return True
-
-    def result(self) -> list[Reply]:
-        error, self.error = self.error, None
-        if error is None:
-            return self.replies
-        try:
-            raise error
-        finally:
-            del error  # its traceback holds this frame: a cycle for the collector
-
-
-class _Closed:
-    """Where there is no channel: never fresh, so that the short way is not taken."""
-
-    fresh_until = float("-inf")
-    received = 0
-    closing = False
-    kernel = True
-
-    def usable(self, now: float) -> bool:
-        return False
-
-    def close(self) -> None: ...
-
-    def wake(self) -> None: ...
-
-
-_CLOSED: Any = _Closed()
-
-
-class _Station:
-    """Everything of a line that a fork renews."""
-
-    __slots__ = ("channel", "dead", "lead", "queue", "rounds")
-
-    def __init__(self) -> None:
-        self.lead: dict[int, Any] = {}
-        self.queue: deque[_Request] = deque()
-        self.channel: Any = _CLOSED
-        self.rounds = 0
-        self.dead = False
-
-    def drop(self) -> None:
-        channel, self.channel = self.channel, _CLOSED
-        channel.close()
-
-    def hand_on(self, me: Any) -> None:
-        """The first who waits leads on; ``me`` leads until now."""
-        lead, queue = self.lead, self.queue
-        while True:
-            if not queue:
-                del lead[0]
-                if not queue or lead.setdefault(0, me) is not me:  # L2
-                    return
-            elif queue[0].abandoned:
-                queue.popleft()
-            else:
-                me = lead[0] = queue[0]
-                if not me.abandoned:
-                    release_all([me.wake])
-                    return
-                if not me.resign():  # L4
-                    return
 
 
 class SharedLine:
@@ -178,7 +76,7 @@ class SharedLine:
         self._resolve = resolve
         # Somebody in the queue may have to wait for an exchange to fail and for a connect.
         self._wait_s = target.connect_timeout_s + target.read_timeout_s
-        self._station = _Station()
+        self._station = Station()
         self._counts = dict.fromkeys(("connects", "combined", "again", "abandoned", "deposed"), 0)
         _lines.add(self)
 
@@ -207,16 +105,16 @@ class SharedLine:
                             return reply
                     station.hand_on(me)
                     return reply
-            return self._queue_up(station, me, _Request(packed, 1, safety))[0]
+            return self._queue_up(station, me, Request(packed, 1, safety))[0]
         except BaseException as error:
             if lead.get(0) is not me:
                 raise
-            return self._stumbled(station, me, _Request(packed, 1, safety), sent, error)
+            return self._stumbled(station, me, Request(packed, 1, safety), sent, error)
 
     def ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
-        return self._queue_up(self._station, None, _Request(packed, count, safety))
+        return self._queue_up(self._station, None, Request(packed, count, safety))
 
-    def _queue_up(self, station: _Station, me: Any, request: _Request) -> list[Reply]:
+    def _queue_up(self, station: Station, me: Any, request: Request) -> list[Reply]:
         """The replies, asked for by whoever leads next; that is us if ``me`` leads."""
         if not self.breaker.quiet:
             self.breaker.check()
@@ -238,7 +136,7 @@ class SharedLine:
             raise
         return request.result()
 
-    def _wait(self, station: _Station, request: _Request) -> None:
+    def _wait(self, station: Station, request: Request) -> None:
         """Returns when there is something to do, or raises ReplyTimeout."""
         leader, rounds = station.lead.get(0), station.rounds
         received = station.channel.received
@@ -258,30 +156,33 @@ class SharedLine:
 
     # ---- leading
 
-    def _lead(self, station: _Station, request: _Request) -> None:
+    def _lead(self, station: Station, request: Request) -> None:
         while not request.done:
             self._round(station)
         station.hand_on(request)
 
-    def _round(self, station: _Station) -> None:
+    def _round(self, station: Station) -> None:
         """Everybody's commands in one write, everybody's replies from as few reads as it takes."""
-        batch = _take(station.queue)
+        batch = take(station.queue)
         replies: list[Reply] = []
         station.rounds += 1
-        channel = _CLOSED
+        channel = CLOSED
         try:
+            if station.leaving is not CLOSED:
+                batch = self._drain(station, batch)
             channel = self._channel(station)
             for request in batch:
                 request.taken = True
             data = b"".join([request.packed for request in batch])
             channel.exchange(data, sum([request.count for request in batch]), replies)
         except BaseException as error:
-            station.drop()
-            if channel is _CLOSED:
+            broken = isinstance(error, BROKEN)
+            if channel is CLOSED:
                 self._no_channel(station, batch, error)
             else:
+                station.drop() if broken else station.leave()
                 self._settle(station, batch, replies, channel.sent, error)
-            if not isinstance(error, BROKEN):
+            if not broken:
                 raise
         else:
             at = 0
@@ -293,7 +194,22 @@ class SharedLine:
             if not self.breaker.quiet:
                 self.breaker.succeeded()
 
-    def _channel(self, station: _Station) -> Channel:
+    def _drain(self, station: Station, batch: list[Request]) -> list[Request]:
+        """Ends the connection that a leader was torn from; what can still be asked of the batch."""
+        drained = station.leaving.drain()
+        leaving, station.leaving = station.leaving, CLOSED
+        leaving.close()
+        if drained:
+            return batch
+        reason = ReplyTimeout(f"{self.name}: a dropped connection did not end in time")
+        lost = [each for each in (*batch, *station.queue) if each.again and each.safety == SAFE]
+        for request in lost:
+            request.settle([], faults.uncertain(reason))
+            request.abandoned = True
+        release_all([request.wake for request in lost])
+        return [request for request in batch if not request.done]
+
+    def _channel(self, station: Station) -> Channel:
         """The connection, made if there is none that can be used."""
         now = _monotonic()
         channel: Channel = station.channel
@@ -311,7 +227,7 @@ class SharedLine:
         station.channel = made
         return made
 
-    def _no_channel(self, station: _Station, batch: list[_Request], error: BaseException) -> None:
+    def _no_channel(self, station: Station, batch: list[Request], error: BaseException) -> None:
         """No connection could be made: the same for all who wait, as it is for those to come."""
         if not isinstance(error, EngineError):
             station.queue.extendleft(reversed(batch))
@@ -326,8 +242,8 @@ class SharedLine:
 
     def _settle(
         self,
-        station: _Station,
-        batch: list[_Request],
+        station: Station,
+        batch: list[Request],
         replies: list[Reply],
         sent: int,
         error: BaseException,
@@ -349,7 +265,7 @@ class SharedLine:
             left = start < sent
             if end <= len(replies):
                 request.settle(replies[at:end])
-            elif _may_repeat(request, left, reason):
+            elif may_repeat(request, left, reason):
                 request.again = True
                 again.append(request)
             else:
@@ -361,7 +277,7 @@ class SharedLine:
         release_all([request.wake for request in batch if request.done])
 
     def _stumbled(
-        self, station: _Station, me: Any, request: _Request, sent: int, error: BaseException
+        self, station: Station, me: Any, request: Request, sent: int, error: BaseException
     ) -> Reply:
         """What ``ask`` does after an error of its short way, while it leads."""
         if isinstance(error, EngineError):  # nothing was sent: the circuit is open
@@ -369,7 +285,7 @@ class SharedLine:
             raise error
         channel = station.channel
         if not isinstance(error, BROKEN):
-            station.drop()
+            station.leave()
             station.hand_on(me)
             raise error
         station.drop()
@@ -385,10 +301,10 @@ class SharedLine:
             raise
         return request.result()[0]
 
-    def _depose(self, station: _Station) -> None:
+    def _depose(self, station: Station) -> None:
         """Starts anew beside a leader that does nothing; it finds its connection closed."""
         if self._station is station:
-            self._station = _Station()
+            self._station = Station()
             self._counts["deposed"] += 1
             station.dead = True
             station.channel.wake()
@@ -401,7 +317,7 @@ class SharedLine:
         station.channel.closing = True
         if station.lead.setdefault(0, me) is me:
             try:
-                station.drop()
+                station.close()
             finally:
                 station.hand_on(me)
 
@@ -411,40 +327,19 @@ class SharedLine:
             **self._counts,
             **self.breaker.stats(),
             "rounds": station.rounds,
-            "open": int(station.channel is not _CLOSED),
+            "open": int(station.channel is not CLOSED),
             "parser_hiredis": int(self.reader_class == "Reader"),
         }
 
     def _start_anew(self) -> None:
         """In a forked child: the parent's connection and its callers are not ours."""
-        old, self._station = self._station, _Station()
+        old, self._station = self._station, Station()
         old.dead = True
-        old.channel.close()
+        old.close()
 
 
 BROKEN = (OSError, EOFError, ProtocolError, EngineError)
 """What a connection raises by itself. Anything else interrupted its user (gevent.Timeout)."""
-
-
-def _take(queue: deque[_Request]) -> list[_Request]:
-    batch: list[_Request] = []
-    commands = size = 0
-    while queue:
-        request = queue[0]
-        commands += request.count
-        size += len(request.packed)
-        if batch and (commands > BATCH_COMMANDS or size > BATCH_BYTES):
-            break
-        queue.popleft()
-        if not request.abandoned:
-            batch.append(request)
-    return batch
-
-
-def _may_repeat(request: _Request, left: bool, reason: EngineError) -> bool:
-    if request.again or isinstance(reason, ReplyTimeout):
-        return False
-    return request.safety != ONCE or not left
 
 
 _lines: weakref.WeakSet[SharedLine] = weakref.WeakSet()

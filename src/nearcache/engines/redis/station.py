@@ -1,0 +1,155 @@
+"""What the callers of a line share: requests, who leads, and the channel in use.
+
+Rules L1 to L4, and why, are at the head of :mod:`.line`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from nearcache.engines.redis.seats import new_seat, release_all
+from nearcache.engines.redis.topology import ONCE, Reply
+from nearcache.errors import EngineError, ReplyTimeout
+
+BATCH_COMMANDS = 1024
+BATCH_BYTES = 32768
+"""One round takes no more than that, but at least one request: nobody waits for long."""
+
+
+class Request:
+    """Commands of one caller, and how it went."""
+
+    __slots__ = (
+        "abandoned",
+        "again",
+        "count",
+        "done",
+        "error",
+        "packed",
+        "replies",
+        "safety",
+        "taken",
+        "turn",
+        "wake",
+    )
+
+    def __init__(self, packed: bytes, count: int, safety: int) -> None:
+        self.packed = packed
+        self.count = count
+        self.safety = safety
+        self.replies: list[Reply] = []
+        self.error: EngineError | None = None
+        self.done = self.abandoned = self.again = self.taken = False
+        self.turn = [None]
+        self.wake = new_seat()
+
+    def settle(self, replies: list[Reply], error: EngineError | None = None) -> None:
+        self.replies, self.error = replies, error
+        self.done = True
+
+    def resign(self) -> bool:
+        """True for the first who asks: it passes on a lead that nobody here will use."""
+        try:
+            self.turn.pop()
+        except IndexError:
+            return False
+        return True
+
+    def result(self) -> list[Reply]:
+        error, self.error = self.error, None
+        if error is None:
+            return self.replies
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame: a cycle for the collector
+
+
+class _Closed:
+    """Where there is no channel: never fresh, so that the short way is not taken."""
+
+    fresh_until = float("-inf")
+    received = 0
+    closing = False
+    kernel = True
+
+    def usable(self, now: float) -> bool:
+        return False
+
+    def drain(self) -> bool:
+        return True
+
+    def close(self) -> None: ...
+
+    def wake(self) -> None: ...
+
+
+CLOSED: Any = _Closed()
+
+
+class Station:
+    """Everything of a line that a fork renews."""
+
+    __slots__ = ("channel", "dead", "lead", "leaving", "queue", "rounds")
+
+    def __init__(self) -> None:
+        self.lead: dict[int, Any] = {}
+        self.queue: deque[Request] = deque()
+        self.channel: Any = CLOSED
+        self.leaving: Any = CLOSED
+        self.rounds = 0
+        self.dead = False
+
+    def drop(self) -> None:
+        channel, self.channel = self.channel, CLOSED
+        channel.close()
+
+    def leave(self) -> None:
+        """Gives the channel up in the middle of an exchange, for the next leader to drain."""
+        self.leaving.close()
+        self.leaving, self.channel = self.channel, CLOSED
+
+    def close(self) -> None:
+        self.drop()
+        leaving, self.leaving = self.leaving, CLOSED
+        leaving.close()
+
+    def hand_on(self, me: Any) -> None:
+        """The first who waits leads on; ``me`` leads until now."""
+        lead, queue = self.lead, self.queue
+        while True:
+            if not queue:
+                del lead[0]
+                if not queue or lead.setdefault(0, me) is not me:  # L2
+                    return
+            elif queue[0].abandoned:
+                queue.popleft()
+            else:
+                me = lead[0] = queue[0]
+                if not me.abandoned:
+                    release_all([me.wake])
+                    return
+                if not me.resign():  # L4
+                    return
+
+
+def take(queue: deque[Request]) -> list[Request]:
+    batch: list[Request] = []
+    commands = size = 0
+    while queue:
+        request = queue[0]
+        commands += request.count
+        size += len(request.packed)
+        if batch and (commands > BATCH_COMMANDS or size > BATCH_BYTES):
+            break
+        queue.popleft()
+        if not request.abandoned:
+            batch.append(request)
+    return batch
+
+
+def may_repeat(request: Request, left: bool, reason: EngineError) -> bool:
+    if request.again or isinstance(reason, ReplyTimeout):
+        return False
+    return request.safety != ONCE or not left

@@ -1,0 +1,213 @@
+"""A forked child starts anew: its own connection, and the parent's is left alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearcache.engines.redis.line import SharedLine
+from nearcache.engines.redis.resp import pack
+from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.topology import ONCE, READ
+from nearcache.process import once
+from tests.redis.servers import Server, free_port, running
+from tests.redis.strangers import certificate
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+@pytest.fixture
+def line(server: Server) -> Iterator[SharedLine]:
+    made = SharedLine(Target(read_timeout_s=5.0), Address(path=server.path))
+    yield made
+    made.close()
+
+
+def in_child(check: Callable[[], Any]) -> None:
+    """Runs the check in a forked child, and fails if it does."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            check()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def client_id(line: SharedLine) -> int:
+    return int(line.ask(pack(b"CLIENT", b"ID"), None, READ))
+
+
+def test_a_child_has_a_connection_of_its_own_and_the_parents_lives_on(line: SharedLine) -> None:
+    mine = client_id(line)
+
+    def check() -> None:
+        theirs = client_id(line)
+        assert theirs != mine
+        assert client_id(line) == theirs
+
+    in_child(check)
+    assert client_id(line) == mine
+
+
+def test_a_grandchild_too(line: SharedLine) -> None:
+    mine = client_id(line)
+    in_child(lambda: in_child(lambda: check_differs(line, mine)))
+    assert client_id(line) == mine
+
+
+def check_differs(line: SharedLine, other: int) -> None:
+    assert client_id(line) != other
+
+
+def test_a_child_that_asks_nothing_says_nothing_on_the_parents_connection(
+    line: SharedLine,
+) -> None:
+    mine = client_id(line)
+    for _ in range(3):
+        in_child(line.close)
+    assert client_id(line) == mine
+
+
+def test_tls_is_not_ended_by_a_child(
+    tmp_path_factory: pytest.TempPathFactory, server_directory: Path
+) -> None:
+    files, port = certificate(tmp_path_factory.mktemp("tls")), free_port()
+    with running(server_directory, "--tls-port", str(port), *files.server_arguments):
+        trust = (("ssl_ca_certs", str(files.cert)),)
+        target = Target(tls=True, connection_kwargs=trust, read_timeout_s=5.0)
+        line = SharedLine(target, Address(host="127.0.0.1", port=port))
+        mine = client_id(line)
+        in_child(lambda: check_differs(line, mine))
+        assert client_id(line) == mine
+        line.close()
+
+
+def test_a_fork_while_others_wait_for_replies(server: Server, line: SharedLine) -> None:
+    """The child has neither those threads nor their connection; their replies come to them."""
+    line.ask(pack(b"PING"))
+    replies: dict[int, Any] = {}
+
+    def ask(number: int) -> None:
+        replies[number] = line.ask(pack(b"INCR", b"n%d" % number), None, ONCE)
+
+    def check() -> None:
+        assert not line._station.lead
+        assert not line._station.queue
+        assert line.ask(pack(b"ECHO", b"child"), None, READ) == b"child"
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    server.pause()
+    resume = threading.Timer(0.2, server.resume)
+    try:
+        for thread in threads:
+            thread.start()
+        while len(line._station.queue) < 7:
+            time.sleep(0.001)
+        resume.start()
+        in_child(check)
+    finally:
+        resume.join()
+        server.resume()
+    for thread in threads:
+        thread.join()
+    assert replies == dict.fromkeys(range(8), 1)
+
+
+def test_a_fork_from_a_thread(line: SharedLine) -> None:
+    mine = client_id(line)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            in_child(lambda: check_differs(line, mine))
+        except BaseException as error:  # noqa: BLE001 - for the main thread to show
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert failed == []
+    assert client_id(line) == mine
+
+
+def test_lines_may_be_state_of_the_process(server: Server) -> None:
+    """``once`` keeps them over a fork, and they renew themselves."""
+    key = ("line", server.path)
+    line = once(key, lambda: SharedLine(Target(), Address(path=server.path)))
+    mine = client_id(line)
+
+    def check() -> None:
+        assert once(key, lambda: pytest.fail("made twice")) is line
+        check_differs(line, mine)
+
+    in_child(check)
+    line.close()
+
+
+def test_a_fork_under_gevent(server: Server) -> None:
+    """The parent's greenlets go on in the child as copies: none may touch its connection."""
+    script = """
+    from gevent import monkey; monkey.patch_all()
+    import os, sys, gevent
+    from nearcache.engines.redis.line import SharedLine
+    from nearcache.engines.redis.resp import pack
+    from nearcache.engines.redis.target import Address, Target
+    from nearcache.engines.redis.topology import ONCE, READ
+    from nearcache.errors import ConnectionFailed
+
+    line = SharedLine(Target(read_timeout_s=5.0), Address(path=sys.argv[1]))
+    mine = line.ask(pack(b"CLIENT", b"ID"))
+    parent = os.getpid()
+    ends = []
+
+    def work(number):
+        try:
+            # BLPOP keeps the leader waiting until somebody pushes.
+            word = b"%d" % number
+            command = pack(b"BLPOP", b"list", b"0") if not number else pack(b"ECHO", word)
+            reply = line.ask(command, None, ONCE)
+            ends.append("right" if reply in (word, [b"list", b"go"]) else repr(reply))
+        except ConnectionFailed:
+            ends.append("failed")
+
+    greenlets = [gevent.spawn(work, number) for number in range(20)]
+    while len(line._station.queue) < 19:
+        gevent.sleep(0.001)
+    other = SharedLine(Target(), Address(path=sys.argv[1]))
+    child = os.fork()
+    if not child:
+        theirs = line.ask(pack(b"CLIENT", b"ID"))
+        assert theirs != mine
+        assert line.ask(pack(b"ECHO", b"child")) == b"child"
+        gevent.joinall(greenlets, timeout=5)
+        assert ends == ["failed"] * 20, ends
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ends == [], ends
+    other.ask(pack(b"RPUSH", b"list", b"go"))
+    gevent.joinall(greenlets, timeout=5)
+    assert ends == ["right"] * 20, ends
+    assert line.ask(pack(b"CLIENT", b"ID")) == mine
+    print("done")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), server.path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "done\n", done.stderr[-3000:]
