@@ -248,9 +248,10 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         version: int | None = None,
         ignore_key_check: bool = False,
     ) -> Flow[Any]:
-        """Adds to a number, which keeps its deadline. Raises ValueError if there is no such key,
+        """The sum of a number and ``delta``; it keeps its deadline.
 
-        unless ``ignore_key_check``: it then begins at 0 and never expires.
+        Raises ValueError if there is no such key. With ``ignore_key_check`` it then begins at
+        0, and never expires.
         """
         if not ignore_key_check:
             return (yield from EngineCache._incr(self, key, delta, version))

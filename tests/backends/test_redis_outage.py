@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,28 @@ def test_close_keeps_the_connection(make: Make, server: Server) -> None:
         assert make().get("k") == 1
     with server.client() as client:
         assert client.info("stats")["total_connections_received"] <= 3  # one of them is this
+
+
+def test_all_threads_share_one_connection_and_all_tasks_another(make: Make, server: Server) -> None:
+    def use(number: int) -> None:
+        cache = make()  # as Django does for each thread and each task
+        cache.set(f"k{number}", number)
+        assert cache.get(f"k{number}") == number
+
+    async def ause(number: int) -> None:
+        cache = make()
+        await cache.aset(f"k{number}", number)
+        assert await cache.aget(f"k{number}") == number
+
+    async def main() -> None:
+        await asyncio.gather(*map(ause, range(20)))
+
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(use, range(20)))
+    asyncio.run(main())
+    with server.client() as client:
+        # The test's own two: waiting for the server, and this one.
+        assert client.info("stats")["total_connections_received"] <= 4
 
 
 def test_parent_and_child_of_a_fork_have_connections_of_their_own(make: Make) -> None:

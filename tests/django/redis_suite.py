@@ -1,10 +1,11 @@
 """Django's suite over RedisCache: one class of tests per cell, for side_by_side.py.
 
-A cell is a backend with options, and has two databases of its own. The cells hold whatever
-pickles, as the suite stores functions, classes, models and responses; the other serializers
-refuse these (``tests/codec``). Redis does not cull, so the two aliases that do are left out.
+A cell is a backend with options. All of them hold whatever pickles, as the suite stores
+functions, classes, models and responses; the other serializers refuse these (``tests/codec``).
+Redis does not cull, so the two aliases that do are left out.
 """
 
+import itertools
 import json
 import os
 from typing import Any
@@ -85,10 +86,13 @@ def _class(name: str, base: dict[str, Any], other: dict[str, Any]) -> type:
     return override_settings(CACHES=aliases)(made)
 
 
-def _bases(at: int, backend: str, options: dict[str, Any]) -> tuple[Any, Any]:
-    where = f"unix://{PLACES['path']}?db="
-    base = {"BACKEND": backend, "OPTIONS": options}
-    return {**base, "LOCATION": f"{where}{2 * at}"}, {**base, "LOCATION": f"{where}{2 * at + 1}"}
+_databases = itertools.count()
+
+
+def _base(backend: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a cache with a database of its own: the classes run at the same time."""
+    location = f"unix://{PLACES['path']}?db={next(_databases)}"
+    return {"BACKEND": backend, "LOCATION": location, "OPTIONS": options}
 
 
 def _sessions(kind: str, name: str, base: dict[str, Any]) -> type:
@@ -99,16 +103,14 @@ def _sessions(kind: str, name: str, base: dict[str, Any]) -> type:
 
 def _classes() -> dict[str, type]:
     made: dict[str, type] = {}
-    for at, (name, (backend, options)) in enumerate(CELLS.items()):
-        mine, other = _bases(at, backend, options)
-        made[f"Cell_{name}"] = _class(f"Cell_{name}", mine, other)
-        if name in SESSION_CELLS:
-            for kind in ("CacheSessionTests", "CacheDBSessionTests"):
-                made[f"{kind}_{name}"] = _sessions(kind, name, mine)
+    for name, cell in CELLS.items():
+        made[f"Cell_{name}"] = _class(f"Cell_{name}", _base(*cell), _base(*cell))
+        for kind in ("CacheSessionTests", "CacheDBSessionTests") if name in SESSION_CELLS else ():
+            made[f"{kind}_{name}"] = _sessions(kind, name, _base(*cell))
     if PLACES["cluster"]:
-        mine = {"BACKEND": SYNC, "LOCATION": PLACES["cluster"]}
         # A cluster has one database, so the other cache is elsewhere.
-        made["Cell_cluster"] = _class("Cell_cluster", mine, _bases(len(CELLS), SYNC, {})[0])
+        mine, other = {"BACKEND": SYNC, "LOCATION": PLACES["cluster"]}, _base(SYNC, {})
+        made["Cell_cluster"] = _class("Cell_cluster", mine, other)
     return made
 
 

@@ -19,7 +19,7 @@ Keys that hold something else than a string are absent to ``get_many`` (as MGET 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nearcache.clock import Clock, SystemClock
@@ -366,18 +366,19 @@ def open_redis(target: Target) -> RedisEngine:
     It connects to nothing before it is asked something.
     """
     name = f"Redis at {', '.join(map(str, target.addresses))}"
-    return once(("redis", target), lambda: RedisEngine(open_topology(target), name=name))
+    topology = topology_class(target)  # before `once` and its lock, as it imports
+    return once(("redis", target), lambda: RedisEngine(topology(target), name=name))
 
 
-def open_topology(target: Target) -> Topology:
-    """What speaks to the servers of that target; imports redis-py."""
+def topology_class(target: Target) -> Callable[[Target], Topology]:
+    """What speaks to the servers of that target."""
     if target.kind == "cluster":
         from nearcache.engines.redis.cluster import Cluster
 
-        return Cluster(target)
+        return Cluster
     from nearcache.engines.redis.standalone import Standalone
 
-    return Standalone(target)
+    return Standalone
 
 
 def _scan_command(cursor: int, prefix: bytes, glob: bytes | None, count: int) -> bytes:
