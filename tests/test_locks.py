@@ -247,6 +247,26 @@ def test_a_time_that_is_renewed_counts_from_before_the_store_was_asked(clock: Fa
     assert lock.lost
 
 
+def test_the_names_of_redis_py_do_the_same(engine: MemoryEngine, clock: FakeClock) -> None:
+    lock = Lock(engine, b"n", timeout_s=10, clock=clock)
+    assert not lock.owned()
+    lock.acquire()
+    assert lock.owned()
+    clock.advance_ms(4000)
+    assert lock.extend(5)
+    clock.advance_ms(10_999)
+    assert lock.owned()
+    assert lock.extend(2, replace_ttl=True)
+    clock.advance_ms(1999)
+    assert lock.reacquire()
+    clock.advance_ms(1999)
+    assert lock.owned()
+    clock.advance_ms(1)
+    assert not lock.owned()
+    with pytest.raises(LockLost):
+        lock.extend(1)
+
+
 # -- renewal ---------------------------------------------------------------------------------------
 
 

@@ -77,6 +77,11 @@ class Lease:
         return self._gone or self._clock.monotonic_s() >= self._ends_at_s
 
     @property
+    def left_s(self) -> float:
+        """Seconds for which it is surely held, if nobody renews it."""
+        return max(0.0, self._ends_at_s - self._clock.monotonic_s())
+
+    @property
     def inherited(self) -> bool:
         """True in a child of the process that holds the lock."""
         return self._pid != os.getpid()

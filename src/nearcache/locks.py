@@ -168,6 +168,25 @@ class Lock:
     async def arelease(self) -> None:
         await arun(self._release(), self.engine, self.clock)
 
+    # -- the names that redis-py, and so django-redis, has for the same --------------------------
+
+    def owned(self) -> bool:
+        """Whether this object surely holds the lock. Asks nobody."""
+        return self._lease is not None and not self.lost
+
+    def reacquire(self) -> bool:
+        """:meth:`renew` with the time that the lock was made with."""
+        self.renew()
+        return True
+
+    def extend(self, additional_time: float, replace_ttl: bool = False) -> bool:
+        """:meth:`renew` for so many seconds more than are left, or from now."""
+        left_s = 0.0 if replace_ttl else self._held().left_s
+        self.renew(left_s + additional_time)
+        return True
+
+    # -- as a block ------------------------------------------------------------------------------
+
     def __enter__(self) -> Self:
         if not self.acquire():
             raise self._not_acquired()

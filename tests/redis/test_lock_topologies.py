@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from nearcache.engines.redis.engine import RedisEngine, open_topology
+from nearcache.engines.redis.engine import RedisEngine, topology_class
 from nearcache.engines.redis.lock_scripts import lock_key
 from nearcache.engines.redis.resp import pack
 from nearcache.engines.redis.target import Target
@@ -33,7 +33,7 @@ def cluster(server_directory: Path) -> Iterator[ClusterServers]:
 def on_cluster(cluster: ClusterServers) -> Iterator[RedisEngine]:
     cluster.flush()
     target = Target(kind="cluster", addresses=cluster.addresses, read_timeout_s=0.5)
-    engine = RedisEngine(open_topology(target))
+    engine = RedisEngine(topology_class(target)(target))
     yield engine
     engine.topology.close()
 
@@ -52,7 +52,7 @@ def behind_sentinels(sentinels: Sentinels) -> Iterator[RedisEngine]:
         sentinel_service=SERVICE,
         read_timeout_s=0.5,
     )
-    engine = RedisEngine(open_topology(target))
+    engine = RedisEngine(topology_class(target)(target))
     yield engine
     engine.topology.close()
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from nearcache.backends import RedisCache
 from nearcache.engines.redis import locks as locks_module
 from nearcache.engines.redis.bells import CHANNELS
 from nearcache.engines.redis.lock_scripts import LOCK_KEYS, TAKE_MS, lock_key
@@ -181,9 +182,15 @@ def test_nobody_passes_a_queue(engine: Any, admin: Any) -> None:
     assert engine.lock_wait(NAME, ticket, TTL_MS, 0)[0]
 
 
+@pytest.mark.parametrize("protocol", [2, 3])
 def test_waiters_are_woken_and_do_not_poll(
-    engine: Any, admin: Any, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    protocol: int,
+    server: Server,
+    admin: Any,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    engine = open_engine(server.path, protocol=protocol)
     monkeypatch.setattr(locks_module, "ASK_AGAIN_S", 60.0)
     monkeypatch.setattr("nearcache.locks.WAIT_MS", 60_000)
     in_order(engine, admin, eventually, 2)  # the process listens from now on
@@ -194,6 +201,7 @@ def test_waiters_are_woken_and_do_not_poll(
     assert time.monotonic() - began < 5
     # One to hold, four to join, four to say "I am here", five to release.
     assert admin.info("commandstats")["cmdstat_evalsha"]["calls"] == 14
+    engine.topology.close()
 
 
 def test_a_server_that_forbids_wake_ups_costs_half_a_second(
@@ -352,6 +360,19 @@ def test_clearing_a_cache_keeps_the_locks(engine: Any, admin: Any) -> None:
         assert engine.lock_acquire(NAME, TTL_MS) is None
 
 
+def test_a_django_cache_has_the_locks_and_does_not_see_them(server: Server) -> None:
+    cache = RedisCache(f"unix://{server.path}", {})
+    cache.set("key", "value")
+    with cache.lock("key", timeout=30, wait=1) as lock:
+        assert lock.token
+        assert cache.keys() == ["key"]
+        cache.clear()
+        assert cache.keys() == []
+        lock.renew()
+        assert not cache.lock("key").acquire(blocking=False)
+    assert cache.lock("key").acquire(blocking=False)
+
+
 # -- the server goes away ------------------------------------------------------------------------
 
 
@@ -490,6 +511,15 @@ def test_tasks_wait_in_order_and_do_not_stop_the_loop(engine: Any, admin: Any) -
         return got
 
     assert asyncio.run(main()) == list(range(5))
+
+
+def test_a_loop_that_is_busy_for_longer_than_the_time_keeps_its_lock(engine: Any) -> None:
+    async def main() -> None:
+        async with lock_of(engine, timeout_s=0.2) as lock:
+            time.sleep(0.5)  # nothing of this loop runs
+            lock.check()
+
+    asyncio.run(main())
 
 
 def test_a_cancelled_task_gives_its_place_up(

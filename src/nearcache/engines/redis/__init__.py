@@ -16,7 +16,8 @@
     loops.py       what belongs to an event loop, and goes when it goes
     scripts.py     Lua, one registry line each
     engine.py      the contract of engines over a topology
-    locks.py       named locks with a queue and wake-ups
+    locks.py       named locks with a queue; lock_scripts.py: what a lock is on the server
+    bells.py       wake-ups for those who wait
     faults.py      error replies and broken connections as our errors
 
 Nothing here imports Django.
