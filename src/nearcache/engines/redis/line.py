@@ -49,7 +49,7 @@ from nearcache.engines.redis.breaker import breaker_of
 from nearcache.engines.redis.channel import IDLE_S, Channel
 from nearcache.engines.redis.connect import connect
 from nearcache.engines.redis.resp import MORE, ProtocolError, make_reader
-from nearcache.engines.redis.seats import release_all
+from nearcache.engines.redis.seats import let_them_come, release_all
 from nearcache.engines.redis.station import CLOSED, Request, Station, may_repeat, take
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, SAFE, Reply
@@ -123,7 +123,10 @@ class SharedLine:
             station.queue.append(request)
             if me is not None and lead.get(0) is me:
                 lead[0] = request
-            lead.setdefault(0, request)  # L2
+            if lead.setdefault(0, request) is request and station.waking:  # L2
+                # Greenlets with replies of the last round will ask again in a moment. A greenlet
+                # that finds its own reply at once would never let them, and ask alone for ever.
+                let_them_come()
             while not request.done:
                 if lead.get(0) is request:
                     self._lead(station, request)
@@ -189,7 +192,7 @@ class SharedLine:
             for request in batch:
                 request.settle(replies[at : at + request.count])
                 at += request.count
-            release_all([request.wake for request in batch])
+            station.waking = release_all([request.wake for request in batch])
             self._counts["combined"] += len(batch)
             if not self.breaker.quiet:
                 self.breaker.succeeded()

@@ -67,41 +67,44 @@ class GreenSeat:
         if self._greenlet is not None:
             self._greenlet.switch()
 
-    @staticmethod
-    def release_all(seats: list[GreenSeat]) -> None:
-        """One callback for all who wait in this thread."""
-        here = _gevent.get_hub()
-        near = []
-        for seat in seats:
-            if seat._hub is here:
-                seat._told = True
-                near.append(seat)
-            else:
-                seat.release()
-        if near:
-            here.loop.run_callback(_resume_all, here, near)
+
+def release_all(seats: list[Any]) -> list[Any]:
+    """Tells all of them; a list of those greenlets who have not come yet, which empties itself."""
+    if seats and type(seats[0]) is GreenSeat:
+        return _release_greenlets(seats)
+    for seat in seats:
+        with contextlib.suppress(RuntimeError):  # told already
+            seat.release()
+    return []
+
+
+def _release_greenlets(seats: list[GreenSeat]) -> list[GreenSeat]:
+    """One callback for all who wait in this thread."""
+    here = _gevent.get_hub()
+    near = []
+    for seat in reversed(seats):
+        if seat._hub is here:
+            seat._told = True
+            near.append(seat)
+        else:
+            seat.release()
+    if near:
+        here.loop.run_callback(_resume_all, here, near)
+    return near
 
 
 def _resume_all(hub: Any, seats: list[GreenSeat]) -> None:
-    rest = iter(seats)
     try:
-        for seat in rest:
-            seat._resume()
+        while seats:
+            seats.pop()._resume()
     finally:
-        # A bare greenlet's error comes out here, and is not the others'.
-        left = list(rest)
-        if left:
-            hub.loop.run_callback(_resume_all, hub, left)
+        if seats:  # a bare greenlet's error came out here, and is not the others'
+            hub.loop.run_callback(_resume_all, hub, seats)
 
 
-def release_all(seats: list[Any]) -> None:
-    """Tells all of them; those who have been told already stay so."""
-    if seats and type(seats[0]) is GreenSeat:
-        GreenSeat.release_all(seats)
-        return
-    for seat in seats:
-        with contextlib.suppress(RuntimeError):
-            seat.release()
+def let_them_come() -> None:
+    """Lets the greenlets run who have been told to."""
+    _gevent.sleep(0)
 
 
 def new_seat() -> Any:

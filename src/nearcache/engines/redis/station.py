@@ -91,13 +91,14 @@ CLOSED: Any = _Closed()
 class Station:
     """Everything of a line that a fork renews."""
 
-    __slots__ = ("channel", "dead", "lead", "leaving", "queue", "rounds")
+    __slots__ = ("channel", "dead", "lead", "leaving", "queue", "rounds", "waking")
 
     def __init__(self) -> None:
         self.lead: dict[int, Any] = {}
         self.queue: deque[Request] = deque()
         self.channel: Any = CLOSED
         self.leaving: Any = CLOSED
+        self.waking: list[Any] = []
         self.rounds = 0
         self.dead = False
 
