@@ -281,7 +281,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
 
     incr_version, aincr_version = twins(_incr_version)
 
-    _get, _, _ = forgiving(EngineCache._get, _default)
+    _get = forgiving(EngineCache._get, _default)[0]
     _get_many, get_many, aget_many = forgiving(_got_many, _no_values)
     _set_many, set_many, aset_many = forgiving(_did_set_many, _all_keys)
     _delete_many, delete_many, adelete_many = forgiving(_did_delete_many, _nothing)

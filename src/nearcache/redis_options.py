@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from nearcache.drop_in import own_names
@@ -252,6 +253,10 @@ class RedisOptions(StampedeOptions, ServerCacheOptions):
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
+        if find_spec("redis") is None:
+            raise OptionError(
+                cls.backend, "BACKEND", 'needs redis-py: pip install "nearcache[redis]"'
+            )
         own = {each.metadata["name"] for each in option_fields(cls)}
         options = super().parse(own_names(cls.backend, given, own))
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -177,6 +178,12 @@ def test_a_password_is_in_no_error_and_no_repr() -> None:
         with pytest.raises(ImproperlyConfigured) as caught:
             options(location, **given)
         assert "hunter2" not in str(caught.value)
+
+
+def test_without_redis_py_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(ImproperlyConfigured, match=r"nearcache\[redis\]"):
+        options("redis://nobody-has-parsed-this:1")
 
 
 def test_nothing_is_not_given() -> None:

@@ -33,6 +33,7 @@ CELLS: dict[str, tuple[str, dict[str, Any]]] = {
     "as_django": (SYNC, {"compat": "django"}),
     "as_django_redis": (SYNC, {"compat": "django-redis"}),
     "as_django_redis_zlib": (SYNC, {"compat": "django-redis", "compressor": "zlib"}),
+    "resp3": (SYNC, {"protocol": 3}),
     "resp3_python": (SYNC, {"protocol": 3, "parser": "python"}),
     "through_async": (ASYNC, {}),
     "through_async_zstd": (ASYNC, {"serializer": "pickle", "compressor": "zstd"}),
