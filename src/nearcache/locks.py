@@ -298,11 +298,16 @@ class Lock:
         keeper().drop(lease)
         try:
             held = yield ask("lock_release", self.name, lease.token)
-        except (EngineUnavailable, asyncio.CancelledError, KeyboardInterrupt) as error:
+        except EngineUnavailable as error:
             self._later("lock_release", lease.token)
-            if lease.lost and isinstance(error, EngineUnavailable):
+            if lease.lost:
                 raise lease.lose() from error
             # Whether it was held to the end nobody can tell: the store may be back empty.
+            raise
+        except EngineError:
+            raise
+        except BaseException:  # cancelled, interrupted, a greenlet was killed
+            self._later("lock_release", lease.token)
             raise
         if not held:
             raise lease.lose()
