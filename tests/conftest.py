@@ -16,6 +16,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 import django
 from hypothesis import HealthCheck, settings
 
+from tests.redis.cluster_servers import ClusterServers, running_cluster
 from tests.redis.servers import Server, installed, running
 
 django.setup()
@@ -72,3 +73,10 @@ def redis_server(one_redis: Server) -> Server:
     with one_redis.client() as client:
         client.flushall()
     return one_redis
+
+
+@pytest.fixture(scope="session")
+def one_cluster(redis_directory: Path) -> Iterator[ClusterServers]:
+    """One cluster for all tests outside tests/redis; ``flush`` it first."""
+    with running_cluster(redis_directory) as servers:
+        yield servers

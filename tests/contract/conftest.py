@@ -15,7 +15,7 @@ from nearcache.engines.memory import MemoryEngine
 from nearcache.engines.redis.engine import RedisEngine, open_redis
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.shm import open_store
-from tests.redis.cluster_servers import ClusterServers, running_cluster
+from tests.redis.cluster_servers import ClusterServers
 from tests.redis.servers import Server
 
 
@@ -68,16 +68,10 @@ def redis(redis_server: Server) -> Iterator[RedisEngine]:
     engine.topology.close()
 
 
-@pytest.fixture(scope="session")
-def cluster(redis_directory: Path) -> Iterator[ClusterServers]:
-    with running_cluster(redis_directory) as servers:
-        yield servers
-
-
 @pytest.fixture
-def redis_cluster(cluster: ClusterServers) -> Iterator[RedisEngine]:
-    cluster.flush()
-    engine = open_redis(Target(kind="cluster", addresses=cluster.addresses))
+def redis_cluster(one_cluster: ClusterServers) -> Iterator[RedisEngine]:
+    one_cluster.flush()
+    engine = open_redis(Target(kind="cluster", addresses=one_cluster.addresses))
     yield engine
     engine.topology.close()
 
