@@ -91,9 +91,9 @@ def cluster(shared_cluster: ClusterServers) -> ClusterServers:
 
 
 @pytest.fixture
-def trio(server_directory: Path, either: dict[str, Any]) -> Iterator[Sentinels]:
+def trio(server_directory: Path) -> Iterator[Sentinels]:
     """Three sentinels, a primary, a replica: its own for each test."""
-    with running_sentinels(server_directory, **either) as sentinels:
+    with running_sentinels(server_directory) as sentinels:
         yield sentinels
 
 

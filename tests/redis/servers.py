@@ -19,8 +19,11 @@ import redis
 NEWER = Path(__file__).parents[2] / ".cache" / "newer-redis" / "valkey-server"
 """A newer Debian's Valkey, which scripts/newer-redis unpacks."""
 
-FAST = ("--hz", "100", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
-"""For servers that replicate: nobody waits for the next second."""
+FAST = ("--hz", "100", "--repl-diskless-sync", "no", "--repl-ping-replica-period", "1")
+"""For servers that replicate: nobody waits for the next second.
+
+A replica that was synchronized without a file gets its first command a second later.
+"""
 
 PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl
@@ -181,6 +184,8 @@ class Certificates:
         key, certificate = self.path(f"{name}.key"), self.path(f"{name}.crt")
         ours = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
         ours += ["-nodes", "-days", "3", "-keyout", key, "-out", certificate, *more]
+        # Python 3.13 asks for it.
+        ours += ["-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
         subprocess.run(ours, check=True, capture_output=True)
 
     def options(self, port: int) -> tuple[str, ...]:

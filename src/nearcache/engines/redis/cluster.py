@@ -21,6 +21,7 @@ Source: the Redis cluster specification.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from binascii import crc_hqx
 from collections.abc import Sequence
@@ -203,7 +204,7 @@ class Cluster:
             todo, lost, waits, moved = self._sorted(known, replies)
             known = ()
             if lost or moved:
-                yield from self._look(asked, lost)
+                yield from self._look(asked)
                 asked = self._refresh.number
             todo += self._elsewhere(lost, safety)
             if not todo:
@@ -265,13 +266,10 @@ class Cluster:
         self._slots[int(slot)] = line
         return each._replace(line=line, prefix=b"")
 
-    def _look(self, asked: int, lost: Sequence[tuple[_Batch, EngineUnavailable]]) -> Flow[None]:
-        """Asks for the map, unless that was done since."""
-        try:
+    def _look(self, asked: int) -> Flow[None]:
+        """Asks for the map, unless that was done since; if nobody answers, it stays as it is."""
+        with contextlib.suppress(EngineUnavailable):
             yield from self._refresh.after(asked)
-        except EngineUnavailable as error:
-            if lost:
-                raise lost[0][1] from error
 
     def _elsewhere(
         self, lost: Sequence[tuple[_Batch, EngineUnavailable]], safety: int
@@ -441,6 +439,9 @@ class Cluster:
     async def aprimaries(self) -> list[Line]:
         await self._arun(self._refresh.first())
         return list(self._primaries)
+
+    def told(self, reply: ErrorReply) -> None:
+        """Nothing to do: what says that the map is wrong does not get so far."""
 
     def client(self) -> Any:
         return clients.client(self.target)

@@ -46,7 +46,7 @@ TRIES = 3
 ROLE = pack(b"ROLE")
 
 
-class Elsewhere(ConnectionFailed):
+class Elsewhere(EngineUnavailable):
     """The sentinels name another server by now; nothing was sent to this one."""
 
 
@@ -140,13 +140,15 @@ class SentinelPrimary:
                 raise failure
         elif line is not None:
             line.close()  # what it says about itself is asked again before it is used
+        # Errors are not chained here: each may have been raised while the other was handled.
+        refused: Any = failure
         if self._line is line:
             try:
                 yield from self._refresh.after(self._refresh.number)
             except EngineUnavailable as error:
-                raise (error if isinstance(failure, ErrorReply) else failure) from error
+                refused = error if isinstance(failure, ErrorReply) else failure
         if self._line is line:
-            raise error_of(failure) if isinstance(failure, ErrorReply) else failure
+            raise error_of(refused) if isinstance(refused, ErrorReply) else refused
 
     def _leader(self) -> Flow[ServerLine]:
         if self._line is None:
@@ -279,9 +281,11 @@ class SentinelPrimary:
         if refused:
             return refused[-1]
         said = "; ".join(map(str, unheard))
-        return ConnectionFailed(
+        error = ConnectionFailed(
             f"no sentinel of {self._target.sentinel_service} can be reached: {said}"
         )
+        error.__cause__ = unheard[-1]
+        return error
 
     # ---- the rest of the contract
 

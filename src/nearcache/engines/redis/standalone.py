@@ -67,6 +67,15 @@ class Standalone:
     async def aprimaries(self) -> list[Line]:
         return [self.primary]
 
+    def told(self, reply: ErrorReply) -> None:
+        """An error reply is about to be raised.
+
+        After READONLY the next request connects anew: after a failover the name in the settings
+        may lead elsewhere, and the connection would stay with the old primary for good.
+        """
+        if reply.code == "READONLY":
+            self.primary.close()
+
     def client(self) -> Any:
         return clients.client(self.target)
 
