@@ -38,7 +38,7 @@ def main() -> None:
             table(over_redis.rows(redis_path), results)
             once_over_redis(redis_path, results)
         if "crowds" in parts:
-            in_crowds(redis_path, cores[-1], results)
+            in_crowds(redis_path, cores, results)
         os.sched_setaffinity(0, set(cores))
         if "memory" in parts:
             in_several(where, cores, results)
@@ -82,26 +82,32 @@ def once_over_redis(redis_path: str, results: list[dict[str, Any]]) -> None:
     results.append({"operation": "get in an outage", "outage_us": outage_us})
 
 
-def in_crowds(redis_path: str, core: int, results: list[dict[str, Any]]) -> None:
+def in_crowds(redis_path: str, cores: list[int], results: list[dict[str, Any]]) -> None:
     from django.core.cache import caches
 
     caches["redis"].set("S", peers.SMALL, None)
-    for name in crowds.SECONDS:
-        found = crowds.crowd(name, redis_path, core)
+    servers_core = cores[-1]
+    print()
+    for core in dict.fromkeys((servers_core, cores[0])):
+        same = core == servers_core
+        print("the server on the same core" if same else "the server on another core")
+        for name in crowds.SECONDS:
+            found = crowds.crowd(name, redis_path, core, same_core=same)
+            print(
+                f"  {name}: {found.ours:,.0f}/s, {found.ours_answered:.1%} answered; redis-py"
+                f" {found.peer:,.0f}/s, {found.peer_answered:.1%}: {found.ratio:.1f}x"
+                f" (promised {found.at_least:g})",
+                flush=True,
+            )
+            results.append(dataclasses.asdict(found))
+    for pause_s in crowds.PAUSES_S:
+        locks = crowds.contended(servers_core, pause_s)
         print(
-            f"{name}: {found.ours:,.0f}/s, {found.ours_answered:.1%} answered; redis-py"
-            f" {found.peer:,.0f}/s, {found.peer_answered:.1%}: {found.ratio:.1f}x"
-            f" (promised {found.at_least:g})",
-            flush=True,
+            f"lock contended by 8, {locks.pause_ms:g} ms apart: {locks.ours_per_s:,.0f}/s, P99 wait"
+            f" {locks.ours_p99_ms:.1f} ms; django-redis {locks.peer_per_s:,.0f}/s,"
+            f" {locks.peer_p99_ms:.1f} ms: {locks.ours_per_s / locks.peer_per_s:.1f}x (promised 3)"
         )
-        results.append(dataclasses.asdict(found) | {"operation": f"crowd of {name}"})
-    locks = crowds.contended(core)
-    print(
-        f"lock contended by 8: {locks.ours_per_s:,.0f}/s, P99 wait {locks.ours_p99_ms:.1f} ms;"
-        f" django-redis {locks.peer_per_s:,.0f}/s, {locks.peer_p99_ms:.1f} ms:"
-        f" {locks.ours_per_s / locks.peer_per_s:.1f}x (promised 3)"
-    )
-    results.append({"operation": "lock contended by 8", **dataclasses.asdict(locks)})
+        results.append(dataclasses.asdict(locks))
 
 
 def in_several(where: Path, cores: list[int], results: list[dict[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from bench.processes import in_children
 
 ROUNDS = 3
 SECONDS = {"greenlets": 6.0, "tasks": 3.0, "threads": 3.0}
+PAUSES_S = (0.002, 0.0)
 AT_LEAST = {"greenlets": 12, "tasks": 12, "threads": 3}
 HOLDERS = 8
 CONTENDED_S = 3.0
@@ -28,6 +29,8 @@ class Crowd:
     """Answers per second, medians of rounds; a peer that fails calls has fewer of them."""
 
     crowd: str
+    same_core: bool
+    """Whether the server shares the callers' core, or has one of its own."""
     ours: float
     peer: float
     ours_answered: float
@@ -40,8 +43,8 @@ class Crowd:
         return self.ours / self.peer
 
 
-def crowd(name: str, redis_path: str, core: int) -> Crowd:
-    """Ours and redis-py in turns, in random order, on the core of the server."""
+def crowd(name: str, redis_path: str, core: int, *, same_core: bool) -> Crowd:
+    """Ours and redis-py in turns, in random order, on this core."""
     rates: dict[str, list[float]] = {"ours": [], "peer": []}
     shares: dict[str, list[float]] = {"ours": [], "peer": []}
     for number in range(ROUNDS):
@@ -51,6 +54,7 @@ def crowd(name: str, redis_path: str, core: int) -> Crowd:
             shares[who].append(tally["answered"] / (tally["answered"] + tally["failed"]))
     return Crowd(
         crowd=name,
+        same_core=same_core,
         ours=median(rates["ours"]),
         peer=median(rates["peer"]),
         ours_answered=min(shares["ours"]),
@@ -74,8 +78,10 @@ def _pinned(core: int) -> Callable[[], None]:
 
 @dataclass(frozen=True)
 class Contended:
-    """Eight processes at one lock, each holding it for 0.5 ms."""
+    """Eight processes at one lock, each holding it for 0.5 ms, then doing something else."""
 
+    pause_ms: float
+    """What the something else takes. 0: whoever lets go wants it again at once."""
     ours_per_s: float
     peer_per_s: float
     ours_p99_ms: float
@@ -83,7 +89,7 @@ class Contended:
     """The wait that one acquisition in a hundred exceeds."""
 
 
-def contended(core: int) -> Contended:
+def contended(core: int, pause_s: float) -> Contended:
     """In turns; the median throughput, and the 99th percentile of all waits."""
     from django.core.cache import caches
 
@@ -91,11 +97,12 @@ def contended(core: int) -> Contended:
     rates: dict[str, list[float]] = {"redis": [], "django-redis": []}
     for number in range(ROUNDS):
         for alias in random.Random(number).sample(sorted(waits), 2):
-            works = [lambda alias=alias: _hold_in_turn(caches[alias])] * HOLDERS
+            works = [lambda alias=alias: _hold_in_turn(caches[alias], pause_s)] * HOLDERS
             found = in_children(works, [core])
             waits[alias] += [wait for each in found for wait in each]
             rates[alias].append(sum(map(len, found)) / CONTENDED_S)
     return Contended(
+        pause_ms=pause_s * 1000,
         ours_per_s=median(rates["redis"]),
         peer_per_s=median(rates["django-redis"]),
         ours_p99_ms=quantiles(waits["redis"], n=100)[98] * 1000,
@@ -103,7 +110,7 @@ def contended(core: int) -> Contended:
     )
 
 
-def _hold_in_turn(cache: Any) -> list[float]:
+def _hold_in_turn(cache: Any, pause_s: float) -> list[float]:
     """Seconds waited, an entry for each time the lock was held."""
     waited = []
     end = time.perf_counter() + CONTENDED_S
@@ -111,6 +118,8 @@ def _hold_in_turn(cache: Any) -> list[float]:
         with cache.lock("contended", timeout=10):
             waited.append(time.perf_counter() - began)
             _busy(HOLD_S)
+        if pause_s:
+            time.sleep(pause_s)
     return waited
 
 

@@ -71,7 +71,11 @@ def rows(redis_path: str) -> Iterator[Row]:
     yield _row("set S", "django-redis", 3, setting("S", SMALL)(ours), setting("S", SMALL)(peer))
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(redis_path)
-        yield _row("get S", "bare socket + hiredis", BARE, getting("S")(ours), bare(connection))
+        alone = bare(connection)
+        yield _row("get S", "bare socket + hiredis", BARE, getting("S")(ours), alone)
+        # What no client can do better, however little it does.
+        yield _row("bare socket + hiredis", "Django RedisCache", 0, alone, getting("S")(core))
+        yield _row("bare socket + hiredis", "django-redis", 0, alone, getting("S")(peer))
     yield from _against_memcached(ours)
     yield _row(
         "get S, CPU of the client",

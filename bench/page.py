@@ -85,16 +85,18 @@ def _others(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                     f"- `get` while the server is away and the breaker open:"
                     f" **{taken:.1f} \u00b5s** (promised: below 20)."
                 )
-            case {"crowd": name, "ours": ours, "peer": peer}:
+            case {"crowd": name, "ours": ours, "peer": peer, "same_core": same}:
                 yield (
-                    f"- {CROWDS[name]}: {ours:,.0f} a second, {row['ours_answered']:.1%} answered;"
-                    f" redis-py {peer:,.0f} a second, {row['peer_answered']:.1%} answered:"
+                    f"- {CROWDS[name]}, the server on {'the same' if same else 'another'} core:"
+                    f" {ours:,.0f} a second, {row['ours_answered']:.1%} answered; redis-py"
+                    f" {peer:,.0f} a second, {row['peer_answered']:.1%} answered:"
                     f" **{ours / peer:.1f}** times (promised {row['at_least']:g})."
                 )
-            case {"ours_p99_ms": ours_ms, "peer_p99_ms": peer_ms}:
+            case {"pause_ms": pause, "ours_p99_ms": ours_ms, "peer_p99_ms": peer_ms}:
                 ours, peer = row["ours_per_s"], row["peer_per_s"]
                 yield (
-                    f"- A lock contended by 8 processes, held for 0.5 ms: {ours:,.0f} a second,"
-                    f" P99 wait {ours_ms:.1f} ms; django-redis {peer:,.0f} a second,"
-                    f" {peer_ms:.1f} ms: **{ours / peer:.1f}** times (promised 3)."
+                    f"- A lock contended by 8 processes, held for 0.5 ms, wanted again after"
+                    f" {pause:g} ms: {ours:,.0f} a second, P99 wait {ours_ms:.1f} ms; django-redis"
+                    f" {peer:,.0f} a second, {peer_ms:.1f} ms: **{ours / peer:.1f}** times"
+                    f" (promised 3)."
                 )
