@@ -203,11 +203,43 @@ def test_a_fork_under_gevent(server: Server) -> None:
     assert line.ask(pack(b"CLIENT", b"ID")) == mine
     print("done")
     """
+    run(script, server)
+
+
+def test_a_fork_under_gevent_while_a_connection_is_made(server: Server) -> None:
+    script = """
+    from gevent import monkey; monkey.patch_all()
+    import os, signal, sys, gevent
+    from nearcache.engines.redis.line import SharedLine
+    from nearcache.engines.redis.resp import pack
+    from nearcache.engines.redis.target import Address, Target
+    from nearcache.errors import ConnectionFailed
+
+    line = SharedLine(Target(read_timeout_s=5.0), Address(path=sys.argv[1]))
+    server = int(sys.argv[2])
+    os.kill(server, signal.SIGSTOP)
+    asking = gevent.spawn(line.ask, pack(b"ECHO", b"x"))
+    gevent.sleep(0.05)  # it has said hello, and waits
+    child = os.fork()
+    if not child:
+        asking.join(timeout=2)
+        os._exit(0 if isinstance(asking.exception, ConnectionFailed) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.kill(server, signal.SIGCONT)
+    assert asking.get(timeout=5) == b"x"
+    print("done")
+    """
+    run(script, server)
+
+
+def run(script: str, server: Server) -> None:
+    assert server.process
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), server.path],
+        [sys.executable, "-c", textwrap.dedent(script), server.path, str(server.process.pid)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,
     )
+    server.resume()
     assert done.stdout == "done\n", done.stderr[-3000:]

@@ -12,8 +12,10 @@ speaks TLS and which does not: nothing else in that moment says so.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import redis
@@ -78,7 +80,8 @@ def connect(target: Target, address: Address) -> Connected:
     try:
         sock = _socket(target, address)
         reader = make_reader(target.parser)
-        _ping(sock, reader, str(address))
+        with _closed_by_forks(lambda: sock):
+            _ping(sock, reader, str(address))
     except faults.FOREIGN as error:
         _close(sock)
         mapped = faults.connecting(error, target, address)
@@ -95,19 +98,49 @@ def _socket(target: Target, address: Address) -> Any:
         kind: Any = redis.UnixDomainSocketConnection
     else:
         kind = redis.SSLConnection if target.tls else redis.Connection
+    own, pid = kwargs.pop("redis_connect_func", None), os.getpid()
+
+    def greet(connection: Any) -> None:
+        if os.getpid() != pid:
+            raise ConnectionFailed(f"{address}: this process was forked while it connected")
+        (own or kind.on_connect)(connection)
+
+    arguments = {"retry": Retry(NoBackoff(), 0), **kwargs, "redis_connect_func": greet}
     try:
-        owner = kind(**{"retry": Retry(NoBackoff(), 0)} | kwargs)
+        owner = kind(**arguments)
     except TypeError as error:
         raise ServerMisconfigured(
             f"redis-py cannot make a connection to {address} of these options: {error}"
         ) from error
     try:
-        owner.connect()
+        with _closed_by_forks(lambda: owner._sock):
+            owner.connect()
         # Out of its hands: redis-py shuts down what its objects hold when they are collected.
         sock, owner._sock = owner._sock, None  # there is no public way
     finally:
         owner.disconnect()
     return sock
+
+
+_connecting: list[Callable[[], Any]] = []
+
+
+@contextlib.contextmanager
+def _closed_by_forks(sock: Callable[[], Any]) -> Iterator[None]:
+    """A greenlet that connects goes on in a forked child as a copy, on its parent's socket."""
+    _connecting.append(sock)
+    try:
+        yield
+    finally:
+        _connecting.remove(sock)
+
+
+def _after_fork() -> None:
+    for sock in _connecting:
+        _close(sock())
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _ping(sock: Any, reader: Reader, where: str) -> None:

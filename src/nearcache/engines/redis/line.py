@@ -216,19 +216,24 @@ class SharedLine:
         """The connection, made if there is none that can be used."""
         now = _monotonic()
         channel: Channel = station.channel
-        if channel.usable(now):
+        if channel.usable(now) and not station.dead:
             channel.touch(now)
             return channel
         station.drop()
-        if station.dead:
-            raise ConnectionFailed(f"{self.name}: the connection was given up, as by a fork")
+        self._check_alive(station)
         address = self._resolve() if self._resolve else self.address
         made = Channel(
             connect(self.target, address), self.target.read_timeout_s, self.target.protocol
         )
         self._counts["connects"] += 1
         station.channel = made
+        self._check_alive(station)
         return made
+
+    def _check_alive(self, station: Station) -> None:
+        if station.dead:
+            station.drop()
+            raise ConnectionFailed(f"{self.name}: the connection was given up, as by a fork")
 
     def _no_channel(self, station: Station, batch: list[Request], error: BaseException) -> None:
         """No connection could be made: the same for all who wait, as it is for those to come."""
