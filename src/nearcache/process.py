@@ -2,6 +2,11 @@
 
 Django makes a new backend object per thread and per asyncio task, so nothing dear may live
 on one. What is here survives a fork, as shared mappings do.
+
+So an object with sockets must renew itself in the child: it registers with
+``os.register_at_fork`` what forgets its parent's connections (closing, never shutting them
+down) and its locks, as :class:`nearcache.engines.redis.line.SharedLine` does. Or it is kept in
+a table that forks empty, as in :func:`nearcache.engines.redis.pool.once_here`.
 """
 
 from __future__ import annotations
