@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 NEWER = Path(__file__).parents[2] / ".cache" / "newer-redis" / "valkey-server"
 """A newer Debian's Valkey, which scripts/newer-redis unpacks."""
@@ -72,7 +74,7 @@ class Server:
         give_up_at = time.monotonic() + 15
         while True:
             try:
-                with redis.Redis(unix_socket_path=self.path, **client) as probe:
+                with self.client(**client) as probe:
                     probe.ping()
                 return
             except (redis.AuthenticationError, redis.ResponseError):
@@ -84,7 +86,9 @@ class Server:
                 time.sleep(0.01)
 
     def client(self, **options: Any) -> Any:
-        return redis.Redis(unix_socket_path=self.path, **options)
+        """Retries nothing, so that what is wrong shows at once."""
+        at_once = Retry(NoBackoff(), 0)
+        return redis.Redis(unix_socket_path=self.path, retry=at_once, **options)
 
     def ask(self, *words: Any, **options: Any) -> Any:
         """The reply as the server sent it, decoded: redis-py's versions differ in reading it."""

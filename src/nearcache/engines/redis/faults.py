@@ -108,6 +108,8 @@ def connecting(error: BaseException, target: Target, address: Address) -> Engine
     """What to raise for anything that making a connection raised; it becomes the cause."""
     if isinstance(error, EngineError):
         return error
+    if type(error) is redis.ConnectionError and isinstance(error.__cause__, redis.RedisError):
+        error = error.__cause__  # redis.asyncio wraps the handshake's errors on unix sockets
     mapped = _connecting(error, target, str(address))
     mapped.__cause__ = _without_secrets(error, target)
     return mapped
