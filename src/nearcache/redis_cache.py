@@ -396,6 +396,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         # Imported here: `nearcache.backends` is imported by who uses no Redis.
         from nearcache.engines.redis.faults import error_of
 
+        self._topology.told(reply)
         raise error_of(reply)
 
     def _forgive(self, error: EngineUnavailable) -> None:

@@ -30,8 +30,8 @@ class Plain:
     def primaries(self) -> Any:
         return self.run("primaries")
 
-    def run(self, method: str, *args: Any) -> Any:
-        return getattr(self.topology, method)(*args)
+    def run(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.topology, method)(*args, **kwargs)
 
     def close(self) -> None:
         self.topology.close()
@@ -44,8 +44,8 @@ class Awaited(Plain):
         super().__init__(topology)
         self.runner = asyncio.Runner()
 
-    def run(self, method: str, *args: Any) -> Any:
-        return self.runner.run(getattr(self.topology, f"a{method}")(*args))
+    def run(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return self.runner.run(getattr(self.topology, f"a{method}")(*args, **kwargs))
 
     def close(self) -> None:
         super().close()

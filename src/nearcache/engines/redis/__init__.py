@@ -1,6 +1,7 @@
 """Redis and Valkey as an engine: redis-py connects, nearcache speaks.
 
-    target.py      where and how to connect: frozen, parsed from LOCATION and OPTIONS
+    target.py      where and how to connect: frozen
+    location.py    LOCATION as a target; settings.py: options by redis-py's names
     connect.py     redis-py makes and repairs connections; its errors become ours
     resp.py        commands as bytes, replies as objects: hiredis, or Python alone
     line.py        one connection that carries all threads and greenlets of the process
@@ -9,8 +10,9 @@
     server.py      both lines to one server
     breaker.py     an outage costs microseconds, not a timeout per call
     topology.py    THE CONTRACT of what follows: which line takes a request
-    standalone.py  one server, or a primary with replicas, also found by Sentinel
+    standalone.py  one server, or a primary with replicas; sentinel.py: a primary that moves
     cluster.py     slots, MOVED, ASK
+    refresh.py     asking where servers are: by one caller at a time, and not too often
     pool.py        connections for blocking commands, transactions, Pub/Sub and ``client``
     gate.py        a bounded number of seats, first come first served
     clients.py     redis-py's clients over these pools

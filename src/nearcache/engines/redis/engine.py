@@ -300,7 +300,13 @@ class RedisEngine(RedisLocks):
     # -- the steps ---------------------------------------------------------------------------
 
     def _asked(self, packed: bytes, key: bytes | None, safety: int) -> Flow[Reply]:
-        return _sound((yield call(self.topology, "ask", packed, key, safety)))
+        return self._told((yield call(self.topology, "ask", packed, key, safety)))
+
+    def _told(self, reply: Reply) -> Reply:
+        """The reply; an error is told to the topology, then raised."""
+        if isinstance(reply, ErrorReply):
+            self.topology.told(reply)
+        return _sound(reply)
 
     def _one(self, safety: int, key: bytes, *words: Word) -> Flow[Reply]:
         return (yield from self._asked(pack(*words), key, safety))
@@ -309,7 +315,7 @@ class RedisEngine(RedisLocks):
         if not requests:
             return []
         replies = yield call(self.topology, "ask_each", requests, safety)
-        return [_sound(reply) for reply in replies]
+        return [self._told(reply) for reply in replies]
 
     def _unlinks(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
         """Requests that delete these keys."""
@@ -324,7 +330,7 @@ class RedisEngine(RedisLocks):
         reply = yield call(self.topology, "ask", script.by_name(keys, arguments), keys[0], ONCE)
         if unknown(reply):
             reply = yield call(self.topology, "ask", script.in_full(keys, arguments), keys[0], ONCE)
-        return _sound(reply)
+        return self._told(reply)
 
     def _on_all(self, packed: bytes, safety: int) -> Flow[list[Reply]]:
         replies = []

@@ -8,14 +8,17 @@ says what may be done with it:
     ONCE   must not be repeated once it may have reached a server (INCR, SET NX, scripts)
 
 An error reply is returned, as a :class:`~nearcache.engines.redis.resp.ErrorReply`: it is the
-engine that raises. MOVED, ASK and READONLY never come out: they are followed here. What
-cannot be answered raises :class:`~nearcache.errors.EngineUnavailable`, within the timeouts.
+engine that raises, after it has said so by ``told``. MOVED and ASK never come out: they are
+followed here, and so is READONLY where sentinels know the way. What cannot be answered raises
+:class:`~nearcache.errors.EngineUnavailable`, within the timeouts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Protocol
+
+from nearcache.engines.redis.resp import ErrorReply
 
 READ, SAFE, ONCE = 0, 1, 2
 
@@ -46,7 +49,10 @@ class Line(Protocol):
 
 
 class Topology(Protocol):
-    """All servers of a target. Constructing one connects to nothing."""
+    """All servers of a target. Constructing one connects to nothing.
+
+    Where there is one primary, a topology has ``ask_many`` and ``aask_many`` of a line as well.
+    """
 
     sharded: bool
     """True where keys live on several servers, and one command may not name two of them."""
@@ -67,6 +73,12 @@ class Topology(Protocol):
     ) -> list[Reply]: ...
 
     async def aprimaries(self) -> list[Line]: ...
+
+    def told(self, reply: ErrorReply) -> None:
+        """An error reply is about to be raised. After READONLY the next request reconnects:
+
+        a failover may have moved the name in the settings to another server.
+        """
 
     def client(self) -> Any:
         """A redis-py client (Redis or RedisCluster) over the bounded pool of this process."""
