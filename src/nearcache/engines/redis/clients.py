@@ -116,6 +116,7 @@ def cluster_client(target: Target) -> Any:
             connection_class=redis.SSLConnection if target.tls else redis.Connection,
             connection_pool_class=_bounded(FairPool, target),
             max_connections=target.pool_connections,
+            address_remap=target.address_remap,
             **_reading(target),
             **_common(connection_arguments(target, Address())),
         )
@@ -131,6 +132,7 @@ def acluster_client(target: Target) -> Any:
         made = _AsyncCluster(
             startup_nodes=_nodes(redis.asyncio.cluster.ClusterNode, target),
             max_connections=target.pool_connections,
+            address_remap=target.address_remap,
             ssl=target.tls,
             **_reading(target),
             **kwargs,
@@ -192,6 +194,7 @@ def _sentinel_arguments(target: Target, kwargs: dict[str, Any]) -> dict[str, Any
         "username": target.sentinel_username,
         "password": target.sentinel_password,
         "protocol": target.protocol,
+        **dict(target.sentinel_kwargs),
     }
 
 

@@ -378,11 +378,12 @@ class Cluster:
 
     def _ask_for_map(self) -> Flow[None]:
         """Asks one server after the other, those that failed lately last."""
+        known, first = self._primaries, next(self._turn) % max(len(self._primaries), 1)
         seeds = [self._line_to(each.host, each.port) for each in self.target.addresses]
-        lines = list(dict.fromkeys([*self._lines.values(), *seeds]))
-        first = next(self._turn) % len(lines)
+        # Primaries first: there are connections to them already.
+        lines = dict.fromkeys([*known[first:], *known[:first], *self._lines.values(), *seeds])
         failures: list[EngineError] = []
-        for line in sorted(lines[first:] + lines[:first], key=lambda each: not each.breaker.quiet):
+        for line in sorted(lines, key=lambda each: not each.breaker.quiet):
             try:
                 reply = yield call(line, "ask", SLOT_MAP, None, SAFE)
             except EngineError as error:
