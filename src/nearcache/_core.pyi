@@ -124,7 +124,8 @@ class FusedCache(CacheArguments):
 
     It also calls ``codec.decode`` for values with a header that is not its own,
     ``_incr_object(key, delta, version)`` to add to what is no 64-bit counter, and adds to
-    ``counters.undecodable`` and ``counters.refused``.
+    ``counters.undecodable`` (unless the codec raised ``nearcache.codec.envelope.Stale``) and
+    ``counters.refused``.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
@@ -151,7 +152,7 @@ class RedisCommands(CacheArguments):
     absent): values are written as serializer "auto" without a compressor does, and read
     natively where they can be; False: all of them with ``codec.encode`` and ``codec.decode``.
     It also calls ``codec.decode`` for values with a header that is not its own, and adds to
-    ``counters.undecodable``.
+    ``counters.undecodable``, unless the codec raised ``nearcache.codec.envelope.Stale``.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.exceptions import ImproperlyConfigured
 
-from nearcache.codec import Codec, Undecodable, codec_for
+from nearcache.codec import Codec, codec_for
 from nearcache.codec.envelope import with_envelopes
 from nearcache.engine import Engine
 from nearcache.errors import DataError, OptionError
@@ -232,10 +232,3 @@ class EngineCache(Configured):
         stored: bool = yield ask("set", raw_key, raw, self._expires_at_ms(timeout))
         self.counters.refused += not stored
         return stored
-
-    def _decoded(self, raw: bytes, default: Any) -> Any:
-        try:
-            return self.codec.decode(raw)
-        except Undecodable:
-            self.counters.undecodable += 1
-            return default

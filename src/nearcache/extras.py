@@ -21,7 +21,7 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache, default_
 
 from nearcache.clock import Clock, SystemClock
 from nearcache.codec import Codec, Undecodable
-from nearcache.codec.envelope import HEAD_BYTES, EnvelopeCodec, opened
+from nearcache.codec.envelope import HEAD_BYTES, EnvelopeCodec, Stale, opened
 from nearcache.engine import ABSENT, Engine
 from nearcache.errors import EngineBusy, OptionError
 from nearcache.flows import Flow, arun, ask, run, twins
@@ -148,11 +148,8 @@ class Extras(BaseCache):
         found = yield ask("gets", self._raw_key(key, version))
         if found is None:
             return None
-        try:
-            return self.codec.decode(found[0]), found[1]
-        except Undecodable:
-            self.counters.undecodable += 1
-            return None
+        value = self._decoded(found[0], self._missing_key)
+        return None if value is self._missing_key else (value, found[1])
 
     gets, agets = twins(_gets)
 
@@ -333,6 +330,16 @@ class Extras(BaseCache):
         """As little as :meth:`close`."""
 
     # -- shared by the above -----------------------------------------------------------------
+
+    def _decoded(self, raw: bytes, default: Any) -> Any:
+        """The value of stored bytes; ``default`` if they are stale, or cannot be read."""
+        try:
+            return self.codec.decode(raw)
+        except Stale:
+            return default
+        except Undecodable:
+            self.counters.undecodable += 1
+            return default
 
     def _raw_key(self, key: Any, version: int | None) -> bytes:
         return encode_key(self.make_and_validate_key(key, version))

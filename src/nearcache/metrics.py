@@ -27,44 +27,14 @@ Counts are per process, and approximate when threads race: an increment is not a
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, fields
-from typing import Any
-
-_forgiven = threading.local()
-
-
-def forgive_one() -> None:
-    """The next undecodable value that this thread counts is a stale one, and no fault.
-
-    Whoever decodes counts what it cannot read, natively or in Python, and knows no more than
-    that. The codec knows that a value is only stale.
-    """
-    _forgiven.one = True
-
-
-class _Undecodable:
-    """A counter that passes over what :func:`forgive_one` announced."""
-
-    def __get__(self, counters: Any, owner: type | None = None) -> int:
-        if counters is None:
-            return 0
-        count: int = counters.__dict__["_undecodable"]
-        # Not 0 when forgiven: the native side warns when it counts the first.
-        return count + getattr(_forgiven, "one", False)
-
-    def __set__(self, counters: Any, count: int) -> None:
-        if getattr(_forgiven, "one", False):
-            _forgiven.one = False
-        else:
-            counters.__dict__["_undecodable"] = count
+from dataclasses import asdict, dataclass
 
 
 @dataclass
 class Counters:
     """The counters named above, all starting at zero."""
 
-    undecodable: int = _Undecodable()  # type: ignore[assignment]
+    undecodable: int = 0
     refused: int = 0
     locks_lost: int = 0
     forgiven: int = 0
@@ -81,5 +51,4 @@ class Counters:
     refresh_skipped: int = 0
 
     def as_dict(self) -> dict[str, int]:
-        counts = vars(self)
-        return {each.name: counts.get(each.name, counts["_undecodable"]) for each in fields(self)}
+        return asdict(self)

@@ -89,6 +89,7 @@ def test_a_soft_deadline_is_everybody_s(
         assert cache.get("k") is None
         assert cache.get_many(["k", "other"]) == {"other": [1]}
         assert asyncio.run(cache.aget("k", "miss")) == "miss"
+        assert cache.gets("k") is None
         assert get_or_set("k", lambda: "new", 10, stale=60) == value
     assert cache.counters.undecodable == 0
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

@@ -14,7 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nearcache import _core
+from nearcache.clock import FakeClock
 from nearcache.codec import make_codec
+from nearcache.codec.envelope import Envelope, EnvelopeCodec
 from nearcache.keys import encode_key
 from nearcache.metrics import Counters
 
@@ -25,7 +27,7 @@ JSON = make_codec("json", "zlib", 10)
 class Commands(_core.RedisCommands, BaseCache):
     """As a backend stands: the native class first, Django's second."""
 
-    codec = AUTO
+    codec: Any = AUTO
     native_codec = True
 
     def __init__(self, **params: Any) -> None:
@@ -298,6 +300,26 @@ def test_without_the_native_codec_everything_goes_through_the_given_one() -> Non
     assert safe._value(AUTO.encode({1, 2}), "default") == "default"
     assert safe._values(["k"], [AUTO.encode(1)]) == {}
     assert safe.counters.undecodable == 2
+
+
+@pytest.mark.parametrize("native_codec", [True, False])
+def test_a_stale_value_is_a_miss_that_nobody_counts(
+    native_codec: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock(1_000)
+    cache = Commands()
+    cache.codec, cache.native_codec = EnvelopeCodec(AUTO, clock), native_codec
+    raw = Envelope(2_000, 60_000, 1, AUTO.encode("v")).sealed()
+    assert cache._value(raw) == "v"
+    clock.advance_ms(1_000)
+    assert cache._value(raw, "default") == "default"
+    assert cache._values(["stale", "b"], [raw, b"1"]) == {"b": 1}
+    assert (cache.counters.undecodable, caplog.records) == (0, [])
+    # What comes next is neither forgiven for it nor taken for the second.
+    broken = Envelope(9_000, 60_000, 1, b"\x8fgarbage").sealed()
+    assert cache._value(broken, "default") == "default"
+    assert cache.counters.undecodable == 1
+    assert ["cannot be read" in record.message for record in caplog.records] == [True]
 
 
 def test_other_errors_of_the_codec_come_out(cache: Commands) -> None:

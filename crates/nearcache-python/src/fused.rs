@@ -7,7 +7,7 @@
 //! - `self.native_codec`: True to write values and to unpickle here (`value.rs`), False to let
 //!   `self.codec`;
 //! - `self.codec`: also reads the values whose header is none of ours;
-//! - `self.counters`: `undecodable` and `refused` are counted there;
+//! - `self.counters`: `undecodable` and `refused` are counted there, a stale value is not;
 //! - `self.bounded`: True to call `self._make_room(raw_key)` before each write;
 //! - `self._incr_object(key, delta, version)`: incr of what is no 64-bit counter.
 //!

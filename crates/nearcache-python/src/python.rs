@@ -170,6 +170,8 @@ pub static REGION_FULL: Attribute = Attribute::new("nearcache.errors", "RegionFu
 pub static ENGINE_BUSY: Attribute = Attribute::new("nearcache.errors", "EngineBusy");
 pub static DATA_ERROR: Attribute = Attribute::new("nearcache.errors", "DataError");
 
+pub static STALE: Attribute = Attribute::new("nearcache.codec.envelope", "Stale");
+
 /// An exception of the class in `attribute`, or whatever kept us from finding the class.
 pub fn error(py: Python<'_>, attribute: &Attribute, message: String) -> PyErr {
     match attribute.get(py).and_then(|class| Ok(class.cast::<PyType>()?.clone())) {

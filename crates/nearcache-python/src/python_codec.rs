@@ -7,6 +7,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::python::STALE;
+
 /// The bytes that `self.codec` makes of a value.
 pub fn encode<'py>(
     cache: &Bound<'py, PyAny>,
@@ -17,7 +19,8 @@ pub fn encode<'py>(
     Ok(raw.cast_into::<PyBytes>()?)
 }
 
-/// The value that `self.codec` reads from bytes; one it cannot read is `None`, and counted.
+/// The value that `self.codec` reads from bytes. One that is stale is `None`; one it cannot read
+/// as well, and counted.
 pub fn decode<'py>(
     cache: &Bound<'py, PyAny>,
     raw: Bound<'py, PyBytes>,
@@ -27,9 +30,19 @@ pub fn decode<'py>(
     match codec.call_method1(intern!(py, "decode"), (raw,)) {
         Ok(value) => Ok(Some(value)),
         // `Undecodable` is a ValueError.
-        Err(error) if error.is_instance_of::<PyValueError>(py) => undecodable(cache).map(|()| None),
+        Err(error) if error.is_instance_of::<PyValueError>(py) => missed(cache, &error),
         Err(error) => Err(error),
     }
+}
+
+/// `Stale` is an `Undecodable` too, but nobody's fault.
+#[cold]
+fn missed<'py>(cache: &Bound<'py, PyAny>, error: &PyErr) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = cache.py();
+    if !error.is_instance(py, STALE.get(py)?) {
+        undecodable(cache)?;
+    }
+    Ok(None)
 }
 
 /// `self.counters.<name> += 1`; what it was before.

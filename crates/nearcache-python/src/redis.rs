@@ -8,7 +8,7 @@
 //! - `self.native_codec`: True to write and read values here (`value.rs`), False to let
 //!   `self.codec` do both;
 //! - `self.codec`: also reads the values whose header is none of ours;
-//! - `self.counters`: `undecodable` is counted there.
+//! - `self.counters`: `undecodable` is counted there, a stale value is not.
 //!
 //! Not here: sockets, pipelines, what a reply means for Django (`nearcache.backends`).
 

