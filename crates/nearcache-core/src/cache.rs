@@ -16,7 +16,7 @@ use crate::named_locks::{Census, NamedLocks, TableFull, Turn};
 use crate::process::{self, ProcessSlot};
 use crate::record::{self, MAX_KEY_BYTES};
 use crate::region::{OPEN_TIMEOUT, Region};
-use crate::shard::{Buffer, Found, Item, Key, Look, Place, Seen, Shard, hash_of};
+use crate::shard::{Buffer, Found, Item, Key, Look, Place, Seen, Shard, Want, hash_of};
 use crate::stats::{COUNTER_NAMES, Counter, POLICY_NAMES, PolicyCounter};
 use crate::write::{Added, Draft, Incr, MAIN, SMALL, Stored};
 
@@ -143,9 +143,26 @@ impl<M: Mem> Cache<M> {
     #[inline]
     pub fn get(&self, key: Key, now_ms: u64, buffer: &mut Buffer) -> Option<Found> {
         let shard = self.shard_of(key);
-        let seen = self.counted(shard.find(key, now_ms, buffer, true))?;
+        let seen = self.counted(shard.find(key, now_ms, buffer, Want::Whole))?;
         shard.touch_frequency(seen.slot);
         Some(self.found(&shard, key, &seen))
+    }
+
+    /// Copies the first `value_bytes` of a value, up to seven more; does not count as a use.
+    ///
+    /// What it found is verified if that is all of the value, else only its key is.
+    pub fn head(
+        &self,
+        key: Key,
+        value_bytes: usize,
+        now_ms: u64,
+        buffer: &mut Buffer,
+    ) -> Option<Found> {
+        let shard = self.shard_of(key);
+        match shard.find(key, now_ms, buffer, Want::Head(value_bytes)) {
+            Look::Hit(seen) => Some(self.found(&shard, key, &seen)),
+            _ => None,
+        }
     }
 
     /// Asks for the memory that `get` of this key will look at first.
@@ -161,9 +178,11 @@ impl<M: Mem> Cache<M> {
 
     /// The deadline of a key: `Some(0)` never, `None` no such key.
     pub fn expires_at(&self, key: Key, now_ms: u64) -> Option<u64> {
-        with_scratch(|_, buffer| match self.shard_of(key).find(key, now_ms, buffer, false) {
-            Look::Hit(seen) => Some(seen.expires_at_ms),
-            _ => None,
+        with_scratch(|_, buffer| {
+            match self.shard_of(key).find(key, now_ms, buffer, Want::Nothing) {
+                Look::Hit(seen) => Some(seen.expires_at_ms),
+                _ => None,
+            }
         })
     }
 
@@ -310,9 +329,37 @@ impl<M: Mem> Cache<M> {
         now_ms: u64,
         wait: Wait,
     ) -> Result<bool, Busy> {
-        with_scratch(|_, buffer| {
-            self.locked(key, wait, |shard| shard.touch_locked(key, expires_at_ms, now_ms, buffer))
-        })
+        let touched = with_scratch(|_, buffer| {
+            self.touch_wanting(key, expires_at_ms, Want::Nothing, now_ms, wait, buffer)
+        });
+        Ok(touched?.is_some())
+    }
+
+    /// [`Cache::touch`], which leaves what [`Cache::head`] would in `buffer`: of the value touched.
+    pub fn touch_head(
+        &self,
+        key: Key,
+        expires_at_ms: u64,
+        value_bytes: usize,
+        now_ms: u64,
+        wait: Wait,
+        buffer: &mut Buffer,
+    ) -> Result<Option<Found>, Busy> {
+        let want = Want::Head(value_bytes);
+        let touched = self.touch_wanting(key, expires_at_ms, want, now_ms, wait, buffer)?;
+        Ok(touched.map(|seen| self.found(&self.shard_of(key), key, &seen)))
+    }
+
+    fn touch_wanting(
+        &self,
+        key: Key,
+        expires_at_ms: u64,
+        want: Want,
+        now_ms: u64,
+        wait: Wait,
+        buffer: &mut Buffer,
+    ) -> Result<Option<Seen>, Busy> {
+        self.locked(key, wait, |shard| shard.touch_locked(key, expires_at_ms, now_ms, buffer, want))
     }
 
     /// Takes a value out; true if there was one. Takes no lock, so a stopped

@@ -22,7 +22,7 @@ use crate::lock_queue::BELL;
 use crate::mem::Mem;
 use crate::named_locks::{Census, NamedLocks, Turn};
 use crate::record;
-use crate::shard::{Buffer, Key, Look, Place, Shard};
+use crate::shard::{Buffer, Key, Look, Place, Shard, Want};
 use crate::write::{Draft, MAIN};
 
 const NOW: u64 = 1_000;
@@ -200,7 +200,7 @@ impl World {
 
     fn get_key(&self, key: &[u8]) -> Option<(u8, u64)> {
         let mut buffer = Buffer::default();
-        match self.shard().find(hashed(key), NOW, &mut buffer, true) {
+        match self.shard().find(hashed(key), NOW, &mut buffer, Want::Whole) {
             Look::Hit(seen) => {
                 let fill = buffer.value()[0];
                 assert_eq!(buffer.value(), [fill; 31]);
@@ -368,9 +368,10 @@ fn after_a_clear_there_is_nothing() {
 #[test]
 fn a_touch_is_seen_whole_or_not_at_all() {
     const TOUCH: fn(&World) = |world| {
-        let touched = world
-            .locked(|shard| shard.touch_locked(hashed(KEY), 5_000, NOW, &mut Buffer::default()));
-        assert!(touched);
+        let touched = world.locked(|shard| {
+            shard.touch_locked(hashed(KEY), 5_000, NOW, &mut Buffer::default(), Want::Nothing)
+        });
+        assert!(touched.is_some());
     };
     const GET: fn(&World) = |world| {
         assert!(matches!(world.get(), Some((1, 0 | 5_000))));

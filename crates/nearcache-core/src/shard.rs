@@ -94,6 +94,29 @@ pub struct Item<'a> {
     pub version: u64,
 }
 
+/// How much of a value a look copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    Nothing,
+    /// So many bytes, or all if there are fewer. Verified only then: the checksum is of the whole.
+    Head(usize),
+    /// All of it, verified.
+    Whole,
+}
+
+impl Want {
+    /// How many words of a record to copy.
+    #[inline]
+    fn words(self, header: &Header) -> usize {
+        let of_value = match self {
+            Want::Nothing => 0,
+            Want::Head(bytes) => bytes.min(header.value_len()),
+            Want::Whole => return header.words,
+        };
+        HEADER_WORDS + (header.key_len + of_value).div_ceil(8)
+    }
+}
+
 /// What looking for a key came to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Look<T> {
@@ -261,7 +284,7 @@ impl<'a, M: Mem> Shard<'a, M> {
 
     /// Copies the record behind a slot word and says whether it is the key's.
     #[inline]
-    fn read(&self, word: u64, key: Key, buffer: &mut Buffer, value_too: bool) -> Read {
+    fn read(&self, word: u64, key: Key, buffer: &mut Buffer, want: Want) -> Read {
         let (ring, offset) = (ring_of(word), self.offset_of(word));
         let torn_or = |verdict: Read| {
             self.mem.fence(Acquire);
@@ -277,8 +300,7 @@ impl<'a, M: Mem> Shard<'a, M> {
         if !header.plausible(self.geo.max_record_words) {
             return torn_or(Read::Damaged);
         }
-        let words =
-            if value_too { header.words } else { HEADER_WORDS + header.key_len.div_ceil(8) };
+        let words = want.words(&header);
         if buffer.words.len() < words {
             buffer.words.resize(words, 0);
         }
@@ -294,25 +316,29 @@ impl<'a, M: Mem> Shard<'a, M> {
         if &body[..header.key_len] != key.bytes {
             return Read::Other;
         }
-        if value_too && !record::verify(copy, &header, self.seed) {
+        if want != Want::Nothing
+            && words == header.words
+            && !record::verify(copy, &header, self.seed)
+        {
             return Read::Damaged;
         }
         let Some(expires) = record::unpack_expiry(header.expiry, header.hash, self.seed) else {
             return Read::Damaged;
         };
         buffer.start = HEADER_WORDS * 8 + header.key_len;
-        buffer.len = header.value_len();
+        // What is left of the copy: with `Whole`, without the pad.
+        buffer.len = header.value_len().min(words * 8 - buffer.start);
         Read::Whole(header, expires)
     }
 
-    /// Finds a key. `value_too` copies and verifies the value as well.
+    /// Finds a key, and copies what is wanted of its value.
     #[inline]
-    pub fn find(&self, key: Key, now_ms: u64, buffer: &mut Buffer, value_too: bool) -> Look<Seen> {
+    pub fn find(&self, key: Key, now_ms: u64, buffer: &mut Buffer, want: Want) -> Look<Seen> {
         let tag = tag_of(key.hash);
         for step in 0..CHAIN {
             let bucket = self.bucket(key.hash, step);
             for slot in bucket..bucket + BUCKET_SLOTS {
-                match self.look_at(slot, tag, key, now_ms, buffer, value_too) {
+                match self.look_at(slot, tag, key, now_ms, buffer, want) {
                     Look::Miss => {}
                     found => return found,
                 }
@@ -332,7 +358,7 @@ impl<'a, M: Mem> Shard<'a, M> {
         key: Key,
         now_ms: u64,
         buffer: &mut Buffer,
-        value_too: bool,
+        want: Want,
     ) -> Look<Seen> {
         for _ in 0..MAX_RETRIES {
             let word = self.mem.load(slot, Acquire);
@@ -345,7 +371,7 @@ impl<'a, M: Mem> Shard<'a, M> {
                 }
                 continue;
             }
-            match self.read(word, key, buffer, value_too) {
+            match self.read(word, key, buffer, want) {
                 Read::Whole(header, expires_at_ms) => {
                     if record::is_over(expires_at_ms, now_ms) {
                         return Look::Expired;
@@ -410,7 +436,7 @@ impl<'a, M: Mem> Shard<'a, M> {
     /// always right in a cache.
     pub fn delete(&self, key: Key, now_ms: u64, buffer: &mut Buffer) -> bool {
         for _ in 0..MAX_RETRIES {
-            match self.find(key, now_ms, buffer, false) {
+            match self.find(key, now_ms, buffer, Want::Nothing) {
                 Look::Hit(seen) => {
                     if self.take(seen.slot, seen.word, seen.header.words) {
                         return true;

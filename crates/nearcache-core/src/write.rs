@@ -18,7 +18,8 @@ use crate::layout::{BUCKET_SLOTS, BUCKET_WORDS, RESERVE_PAGES, RESERVE_SHARE, co
 use crate::mem::Mem;
 use crate::record::{self, TAG_INT};
 use crate::shard::{
-    Buffer, CHAIN, Key, Look, OFFSET_MASK, Place, Seen, Shard, page_table_word, ring_of, slot_word,
+    Buffer, CHAIN, Key, Look, OFFSET_MASK, Place, Seen, Shard, Want, page_table_word, ring_of,
+    slot_word,
 };
 use crate::stats::PolicyCounter;
 
@@ -138,9 +139,9 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     /// The slot of a key, expired or not. Under the lock a slot can only empty.
-    pub fn find_locked(&self, key: Key, buffer: &mut Buffer, value_too: bool) -> Option<Seen> {
+    pub fn find_locked(&self, key: Key, buffer: &mut Buffer, want: Want) -> Option<Seen> {
         const BEFORE_ANY_DEADLINE: u64 = 0;
-        match self.find(key, BEFORE_ANY_DEADLINE, buffer, value_too) {
+        match self.find(key, BEFORE_ANY_DEADLINE, buffer, want) {
             Look::Hit(seen) => Some(seen),
             _ => None,
         }
@@ -149,7 +150,7 @@ impl<M: Mem> Shard<'_, M> {
     /// Stores a draft, whatever is there now.
     pub fn set_locked(&self, draft: Draft, now_ms: u64, buffer: &mut Buffer) -> Option<Place> {
         self.make_room_locked(draft.words.len(), now_ms);
-        let existing = self.find_locked(draft.key, buffer, false);
+        let existing = self.find_locked(draft.key, buffer, Want::Nothing);
         self.put_locked(draft, existing, true)
     }
 
@@ -161,7 +162,7 @@ impl<M: Mem> Shard<'_, M> {
         buffer: &mut Buffer,
     ) -> Result<Option<Place>, ()> {
         self.make_room_locked(draft.words.len(), now_ms);
-        let existing = self.find_locked(draft.key, buffer, false);
+        let existing = self.find_locked(draft.key, buffer, Want::Nothing);
         match existing {
             Some(seen) if !record::is_over(seen.expires_at_ms, now_ms) => Err(()),
             _ => Ok(self.put_locked(draft, existing, true)),
@@ -177,7 +178,7 @@ impl<M: Mem> Shard<'_, M> {
         buffer: &mut Buffer,
     ) -> Option<Place> {
         self.make_room_locked(draft.words.len(), now_ms);
-        let seen = self.find_alive_locked(draft.key, now_ms, buffer, false)?;
+        let seen = self.find_alive_locked(draft.key, now_ms, buffer, Want::Nothing)?;
         if seen.header.version != version {
             return None;
         }
@@ -194,7 +195,7 @@ impl<M: Mem> Shard<'_, M> {
         self.make_room_locked(draft.words.len(), now_ms);
         let Draft { key, words, body_hash } = draft;
         loop {
-            let existing = self.find_locked(key, buffer, true);
+            let existing = self.find_locked(key, buffer, Want::Whole);
             let again = Draft { key, words: &mut *words, body_hash };
             // A delete that came in between must be seen by the next look.
             match (self.put_locked(again, existing, existing.is_none()), existing) {
@@ -217,7 +218,7 @@ impl<M: Mem> Shard<'_, M> {
         words: &mut Vec<u64>,
     ) -> Incr {
         self.make_room_locked(record::words_for(key.bytes.len(), 8), now_ms);
-        let Some(seen) = self.find_alive_locked(key, now_ms, buffer, true) else {
+        let Some(seen) = self.find_alive_locked(key, now_ms, buffer, Want::Whole) else {
             return Incr::Missing;
         };
         let (TAG_INT, Ok(old)) = (seen.header.tag, <[u8; 8]>::try_from(buffer.value())) else {
@@ -249,15 +250,12 @@ impl<M: Mem> Shard<'_, M> {
         expires_at_ms: u64,
         now_ms: u64,
         buffer: &mut Buffer,
-    ) -> bool {
-        let Some(seen) = self.find_alive_locked(key, now_ms, buffer, false) else {
-            return false;
-        };
-        let Some(at) = self.locate(ring_of(seen.word), self.offset_of(seen.word) + 2) else {
-            return false;
-        };
+        want: Want,
+    ) -> Option<Seen> {
+        let seen = self.find_alive_locked(key, now_ms, buffer, want)?;
+        let at = self.locate(ring_of(seen.word), self.offset_of(seen.word) + 2)?;
         self.mem.store(at, record::pack_expiry(expires_at_ms, key.hash, self.seed), Relaxed);
-        self.mem.load(seen.slot, Acquire) == seen.word
+        (self.mem.load(seen.slot, Acquire) == seen.word).then_some(Seen { expires_at_ms, ..seen })
     }
 
     /// Drops everything at once: no slot word passes the window test any more.
@@ -276,9 +274,9 @@ impl<M: Mem> Shard<'_, M> {
         key: Key,
         now_ms: u64,
         buffer: &mut Buffer,
-        value_too: bool,
+        want: Want,
     ) -> Option<Seen> {
-        self.find_locked(key, buffer, value_too)
+        self.find_locked(key, buffer, want)
             .filter(|seen| !record::is_over(seen.expires_at_ms, now_ms))
     }
 

@@ -193,6 +193,41 @@ fn a_place_is_current_until_the_key_is_written_or_over() {
 }
 
 #[test]
+fn a_head_is_the_beginning_of_a_value_and_no_use_of_it() {
+    let cache = small();
+    let (key, mut buffer) = (cache.key(b"k"), Buffer::default());
+    assert!(cache.head(key, 5, NOW, &mut buffer).is_none());
+    for len in [0, 4, 5, 12, 13, 5000] {
+        let value: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        set(&cache, b"k", &value, NOW + 10);
+        for size in [0, 1, 5, 8, 12, 100, usize::MAX] {
+            let found = cache.head(key, size, NOW, &mut buffer).unwrap();
+            assert_eq!((found.tag, found.expires_at_ms), (0x80, NOW + 10));
+            // Words are copied, so it may be some bytes more.
+            let head = buffer.value();
+            assert!(value.starts_with(head), "{len} {size}");
+            assert!(head.len() >= size.min(len) && head.len() - size.min(len) < 8, "{len} {size}");
+        }
+    }
+    assert!(cache.head(key, 5, NOW + 10, &mut buffer).is_none());
+    assert!(cache.stats(NOW).iter().all(|(name, count)| *name != "hits" || *count == 0));
+}
+
+#[test]
+fn a_touch_tells_the_beginning_of_what_it_touched() {
+    let cache = small();
+    let (key, mut buffer) = (cache.key(b"k"), Buffer::default());
+    assert!(matches!(cache.touch_head(key, 0, 5, NOW, WAIT, &mut buffer), Ok(None)));
+    set(&cache, b"k", &[7; 5000], NOW + 10);
+    let found = cache.touch_head(key, NOW + 20, 16, NOW, WAIT, &mut buffer).unwrap().unwrap();
+    assert_eq!((found.tag, found.expires_at_ms), (0x80, NOW + 20));
+    assert!(buffer.value().starts_with(&[7; 16]) && buffer.value().len() < 24);
+    assert_eq!(cache.expires_at(key, NOW), Some(NOW + 20));
+    assert!(cache.still_current(&found.place, NOW + 19));
+    assert!(matches!(cache.touch_head(key, 0, 5, NOW + 20, WAIT, &mut buffer), Ok(None)));
+}
+
+#[test]
 fn named_locks_exclude_and_end() {
     let cache = small();
     let token = cache.lock_acquire(b"l", 100, NOW, WAIT).unwrap().unwrap();

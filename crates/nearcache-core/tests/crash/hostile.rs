@@ -254,6 +254,11 @@ fn operate(cache: &Cache<Mapped>, key: &[u8], model: &mut Model, random: &mut Ra
         }
         3 => {
             let _ = cache.touch(hashed, NOW + 1000, NOW, Wait::Try);
+            let (size, mut buffer) = (random.below(100), Buffer::default());
+            if cache.head(hashed, size, NOW, &mut buffer).is_some() {
+                assert!(buffer.value().len() < size + 8, "no more than was copied");
+            }
+            let _ = cache.touch_head(hashed, NOW + 1000, size, NOW, Wait::Try, &mut buffer);
         }
         4 => {
             if let Some(found) = cache.get(hashed, NOW, &mut Buffer::default())
