@@ -41,6 +41,7 @@ def sample() -> Sample:
     pytest.importorskip("hiredis")
     pytest.importorskip("pymemcache")
     names = ["redis-hiredis-unix", "redis-python-tcp", "pymemcache-unix", "pymemcache-tcp"]
+    names += ["nearcache-redis-hiredis-unix", "nearcache-redis-python-tcp"]
     return make_run_tiny()(choose(CANDIDATES, names), payloads=("S", "X"))
 
 
@@ -48,14 +49,16 @@ def test_all_candidates_were_measured(sample: Sample) -> None:
     assert {entry.state for entry in sample.candidates.values()} == {"measured"}
 
 
-def test_hiredis_parses_where_it_was_ordered(sample: Sample) -> None:
-    proof = sample.candidates["redis-hiredis-unix"].proof
-    assert "Hiredis" in proof["parser"]
+@pytest.mark.parametrize("name", ["redis-hiredis-unix", "nearcache-redis-hiredis-unix"])
+def test_hiredis_parses_where_it_was_ordered(sample: Sample, name: str) -> None:
+    proof = sample.candidates[name].proof
+    assert "hiredis" in proof["parser"].lower()
     assert proof["hiredis"] == "imported"
 
 
-def test_python_parses_where_hiredis_was_hidden(sample: Sample) -> None:
-    proof = sample.candidates["redis-python-tcp"].proof
+@pytest.mark.parametrize("name", ["redis-python-tcp", "nearcache-redis-python-tcp"])
+def test_python_parses_where_hiredis_was_hidden(sample: Sample, name: str) -> None:
+    proof = sample.candidates[name].proof
     assert "hiredis" not in proof["parser"].lower()
     assert proof["hiredis"] == "absent"
 

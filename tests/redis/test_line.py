@@ -66,7 +66,8 @@ def test_a_command_is_answered(
     assert line.ask(pack(b"GET", b"none"), b"none", READ) is None
     assert line.ask(pack(b"INCR", b"n")) == 1
     assert line.stats()["parser_hiredis"] == (parser == "hiredis")
-    assert line.reader_class == {"hiredis": "Reader", "python": "PythonReader"}[parser]
+    readers = {"hiredis": "hiredis.Reader", "python": "nearcache.engines.redis.resp.PythonReader"}
+    assert line.reader_class == readers[parser]
 
 
 def test_constructing_one_connects_to_nothing() -> None:

@@ -63,6 +63,15 @@ def _redis(
     )
 
 
+def _ours(parser: ParserKind, kind: SocketKind) -> Candidate:
+    """nearcache's RedisCache; its name says so, as all the others' do."""
+    return replace(
+        _redis("nearcache-redis", "nearcache.backends.RedisCache", (REDIS_PY,), parser, kind),
+        family="nearcache redis",
+        title=f"nearcache RedisCache, {parser} parser, {kind}",
+    )
+
+
 def _memcached(
     library: str, backend: str, needs: Requirement, kind: SocketKind, note: str = ""
 ) -> Candidate:
@@ -165,6 +174,10 @@ CANDIDATES: tuple[Candidate, ...] = (
     _redis("django-redis", "django_redis.cache.RedisCache", (DJANGO_REDIS,), "hiredis", "tcp"),
     _redis("django-redis", "django_redis.cache.RedisCache", (DJANGO_REDIS,), "python", "unix"),
     _redis("django-redis", "django_redis.cache.RedisCache", (DJANGO_REDIS,), "python", "tcp"),
+    _ours("hiredis", "unix"),
+    _ours("hiredis", "tcp"),
+    _ours("python", "unix"),
+    _ours("python", "tcp"),
 )
 
 

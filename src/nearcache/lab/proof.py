@@ -57,7 +57,10 @@ def prove_treatment(
 
 
 def redis_parser(cache: Any) -> str | None:
-    """The class that parses replies on a connection of this cache's own pool."""
+    """The class that parses replies on a connection of this cache's own."""
+    if type(cache).__module__.startswith("nearcache."):
+        topology = getattr(getattr(cache, "engine", None), "topology", None)
+        return topology.primaries()[0].reader_class if topology else None
     client = _redis_client(cache)
     if client is None:
         return None

@@ -71,8 +71,9 @@ class SharedLine:
         self.target = target
         self.address = address
         self.breaker = breaker_of(target, address)
-        self.reader_class = type(make_reader(target.parser)).__qualname__
-        """Which parser is in use: ``Reader`` is hiredis's."""
+        reader = type(make_reader(target.parser))
+        self.reader_class = f"{reader.__module__}.{reader.__qualname__}"
+        """Which parser is in use: ``hiredis.Reader``, or ours."""
         self._resolve = resolve
         # Somebody in the queue may have to wait for an exchange to fail and for a connect.
         self._wait_s = target.connect_timeout_s + target.read_timeout_s
@@ -336,7 +337,7 @@ class SharedLine:
             **self.breaker.stats(),
             "rounds": station.rounds,
             "open": int(station.channel is not CLOSED),
-            "parser_hiredis": int(self.reader_class == "Reader"),
+            "parser_hiredis": int(self.reader_class.startswith("hiredis.")),
         }
 
     def _start_anew(self) -> None:

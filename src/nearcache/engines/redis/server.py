@@ -30,6 +30,7 @@ class ServerLine:
         self._line = SharedLine(target, address, resolve=resolve)
         self._aline = AsyncLine(target, address, resolve=aresolve)
         self.breaker = self._line.breaker
+        self.reader_class = self._line.reader_class
         # The lines' own methods: a call between would be a tenth of the way to the server.
         self.ask = self._line.ask
         self.ask_many = self._line.ask_many

@@ -31,6 +31,8 @@ class Line(Protocol):
 
     name: str
     """``host:port`` or the socket's path, for messages and stats."""
+    reader_class: str
+    """What parses the replies: ``hiredis.Reader``, or ours."""
 
     def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
         """The reply to one command. ``key`` is not looked at."""

@@ -31,6 +31,7 @@ BACKENDS = Experiment(
             ("redis-hiredis-tcp", "redis-python-tcp"),
             ("django-redis-hiredis-unix", "django-redis-python-unix"),
             ("django-redis-hiredis-tcp", "django-redis-python-tcp"),
+            ("nearcache-redis-hiredis-unix", "nearcache-redis-python-unix"),
         ),
         "unix socket or TCP": (
             ("pylibmc-unix", "pylibmc-tcp"),
@@ -41,6 +42,12 @@ BACKENDS = Experiment(
         "django-redis or Django's own": (
             ("django-redis-hiredis-unix", "redis-hiredis-unix"),
             ("django-redis-python-tcp", "redis-python-tcp"),
+        ),
+        "nearcache's RedisCache or another": (
+            ("nearcache-redis-hiredis-unix", "django-redis-hiredis-unix"),
+            ("nearcache-redis-hiredis-tcp", "django-redis-hiredis-tcp"),
+            ("nearcache-redis-hiredis-unix", "redis-hiredis-unix"),
+            ("nearcache-redis-hiredis-unix", "pylibmc-unix"),
         ),
         "a Memcached client in C or in Python": (
             ("pylibmc-unix", "pymemcache-unix"),
