@@ -65,6 +65,12 @@ class Store:
     def incr(self, key: bytes, delta: int) -> int | None:
         """The new value, or None if the key is absent. Keeps the deadline. Raises DataError, EngineBusy."""
     def touch(self, key: bytes, expires_at_ms: int | None) -> bool: ...
+    def touch_head(self, key: bytes, expires_at_ms: int | None, size: int) -> bytes | None: ...
+    def head(self, key: bytes, size: int) -> bytes | None:
+        """The first `size` bytes of the value; no more is copied, and it does not count as a use.
+
+        A value damaged in the file may show a wrong head, where :meth:`get` says None.
+        """
     def expires_at(self, key: bytes) -> int | None:
         """-1 if absent, None if it never expires."""
     def contains(self, key: bytes) -> bool: ...

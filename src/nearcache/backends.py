@@ -12,7 +12,6 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from nearcache import _core
 from nearcache.adapter import Configured
 from nearcache.codec.envelope import HEADER as ENVELOPE
-from nearcache.engine import Engine
 from nearcache.engines.shm import base_path, open_store
 from nearcache.flows import run
 from nearcache.options import GIB, KIB, MIB, CacheOptions, option, sized, whole
@@ -93,7 +92,7 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
     options_class = SharedMemoryOptions
     options: SharedMemoryOptions
 
-    def open_engine(self) -> Engine:
+    def open_engine(self) -> _core.Store:
         chosen = self.options
         return open_store(
             chosen.location,
@@ -105,12 +104,12 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
         )
 
     @cached_property
-    def engine(self) -> Engine:
+    def engine(self) -> _core.Store:
         return self.open_engine()
 
     def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
-        raw = self.engine.get(self._raw_key(key, version))
-        if not raw or raw[0] != ENVELOPE:
+        head = self.engine.head(self._raw_key(key, version), 1)
+        if not head or head[0] != ENVELOPE:
             return _core.FusedCache.touch(self, key, timeout, version)
         # The native one moves a deadline, and knows no grace behind it.
         return run(self._touch(key, timeout, version), self.engine, self.clock)

@@ -77,6 +77,12 @@ class Engine(Protocol):
     def touch(self, key: bytes, expires_at_ms: int | None) -> bool:
         """Moves the deadline; True if the key was there."""
 
+    def touch_head(self, key: bytes, expires_at_ms: int | None, size: int) -> bytes | None:
+        """:meth:`touch`, and the first ``size`` bytes of the value; None if there is no such key.
+
+        For values that hold a deadline of their own: in one round trip, however large they are.
+        """
+
     def expires_at(self, key: bytes) -> int | None:
         """The deadline, or :data:`ABSENT`."""
 

@@ -115,10 +115,10 @@ class Extras(BaseCache):
         if not isinstance(self.codec, EnvelopeCodec):
             done: bool = yield ask("touch", raw_key, expires_at_ms)
             return done
-        raw = yield from self._touched(raw_key, expires_at_ms)
-        envelope = opened(raw) if raw is not None else None
+        head = yield ask("touch_head", raw_key, expires_at_ms, HEAD_BYTES + 1)
+        envelope = opened(head) if head is not None else None
         if envelope is None:
-            return raw is not None
+            return head is not None
         if envelope.soft_ms <= self.clock.now_ms():
             yield ask("touch", raw_key, envelope.expires_at_ms)
             return False
@@ -131,15 +131,6 @@ class Extras(BaseCache):
             if (yield ask("cas", raw_key, moved.sealed(), found[1], moved.expires_at_ms)):
                 break
         return True
-
-    def _touched(self, raw_key: bytes, expires_at_ms: int | None) -> Flow[bytes | None]:
-        """The beginning of the value that was touched, None if there was none."""
-        if hasattr(self.engine, "touch_head"):  # both in one round trip
-            head: bytes | None = yield ask("touch_head", raw_key, expires_at_ms, HEAD_BYTES + 1)
-            return head
-        raw: bytes | None = yield ask("get", raw_key)
-        there = raw is not None and (yield ask("touch", raw_key, expires_at_ms))
-        return raw if there else None
 
     # -- compare and set ---------------------------------------------------------------------
 

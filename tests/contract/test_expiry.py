@@ -37,6 +37,7 @@ def test_what_has_expired_cannot_be_touched_incremented_or_deleted(
     engine.set(b"k", b"1", clock.now_ms() + SOON_MS)
     clock.advance_ms(SOON_MS)
     assert not engine.touch(b"k", None)
+    assert engine.touch_head(b"k", None, 1) is None
     assert engine.incr(b"k", 1) is None
     assert not engine.delete(b"k")
     assert engine.get(b"k") is None
@@ -73,6 +74,24 @@ def test_touch_moves_the_deadline_both_ways(engine: Engine, clock: FakeClock) ->
     assert engine.expires_at(b"k") is None
     assert engine.touch(b"k", clock.now_ms() - LONG_AGO_MS)
     assert engine.get(b"k") is None
+
+
+def test_touch_can_tell_how_the_value_begins(
+    engine: Engine, clock: FakeClock, is_deadline: IsDeadline
+) -> None:
+    deadline = clock.now_ms() + 60_000
+    values = [b"", b"raw", b"-1234567890123", b"12" * 40, b"\x87" + bytes(range(250)) * 200]
+    for value in values:
+        for size in (1, 8, 30, 100_000):
+            engine.set(b"k", value, None)
+            assert engine.touch_head(b"k", deadline, size) == value[:size]
+            assert is_deadline(engine.expires_at(b"k"), deadline)
+            assert engine.get(b"k") == value
+    assert engine.touch_head(b"k", None, 3) == b"\x87\x00\x01"
+    assert engine.expires_at(b"k") is None
+    assert engine.touch_head(b"k", clock.now_ms() - LONG_AGO_MS, 3) == b"\x87\x00\x01"
+    assert engine.get(b"k") is None
+    assert engine.touch_head(b"k", None, 3) is None
 
 
 def test_the_deadline_is_kept_to_the_millisecond(

@@ -143,6 +143,48 @@ impl<'a> Now<'a> {
         patiently(py, TIMEOUT_SET, touch).unwrap_or_else(|Busy| self.refused(key))
     }
 
+    /// [`Now::touch`]; what was touched, and its first `payload_bytes`, go to `f`.
+    pub fn touch_head<R>(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        deadline: Deadline,
+        payload_bytes: usize,
+        f: impl FnOnce(&Found, &[u8]) -> R,
+    ) -> Option<R> {
+        if deadline.is_over(self.now_ms) {
+            let head = self.head(py, key, payload_bytes, f);
+            return head.filter(|_| self.cache.delete(key, self.now_ms));
+        }
+        with_buffer(py, |buffer| {
+            let touch = |wait| {
+                let (cache, now_ms) = (self.cache, self.now_ms);
+                cache.touch_head(key, deadline.0, payload_bytes, now_ms, wait, buffer)
+            };
+            match patiently(py, TIMEOUT_SET, touch) {
+                Ok(found) => found.map(|found| f(&found, buffer.value())),
+                Err(Busy) => {
+                    self.refused(key);
+                    None
+                }
+            }
+        })
+    }
+
+    /// What is there, and its first `payload_bytes`, go to `f`.
+    pub fn head<R>(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        payload_bytes: usize,
+        f: impl FnOnce(&Found, &[u8]) -> R,
+    ) -> Option<R> {
+        with_buffer(py, |buffer| {
+            let found = self.cache.head(key, payload_bytes, self.now_ms, buffer)?;
+            Some(f(&found, buffer.value()))
+        })
+    }
+
     /// A write that found the shard locked for too long: absent is right, old is not.
     #[cold]
     fn refused(&self, key: Key<'_>) -> bool {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nearcache_core::{
-    Busy, Config, Error, Incr, Item, LockTableError, TIMEOUT_ATOMIC, Wait, glob_match,
+    Busy, Config, Error, Found, Incr, Item, LockTableError, TIMEOUT_ATOMIC, Wait, glob_match,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -202,6 +202,36 @@ impl Store {
         now.touch(py, key, deadline(expires_at_ms))
     }
 
+    fn touch_head<'py>(
+        &self,
+        py: Python<'py>,
+        key: &[u8],
+        expires_at_ms: Option<i64>,
+        size: usize,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let now = self.shared.now();
+        let Some(key) = now.key(key) else {
+            return Ok(None);
+        };
+        let (deadline, payload_bytes) = (deadline(expires_at_ms), head_payload_bytes(size));
+        let cut = |found: &Found, payload: &[u8]| head(py, found.tag, payload, size);
+        now.touch_head(py, key, deadline, payload_bytes, cut).transpose()
+    }
+
+    fn head<'py>(
+        &self,
+        py: Python<'py>,
+        key: &[u8],
+        size: usize,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let now = self.shared.now();
+        let Some(key) = now.key(key) else {
+            return Ok(None);
+        };
+        let cut = |found: &Found, payload: &[u8]| head(py, found.tag, payload, size);
+        now.head(py, key, head_payload_bytes(size), cut).transpose()
+    }
+
     fn expires_at(&self, key: &[u8]) -> Option<i64> {
         let now = self.shared.now();
         match now.key(key).and_then(|key| now.cache.expires_at(key, now.now_ms)) {
@@ -328,6 +358,23 @@ impl Store {
         };
         now.read(py, key, |found, payload| join(py, found.tag, payload)).transpose()
     }
+}
+
+/// How much of a payload gives the first `size` bytes outside: a counter's takes all of it.
+fn head_payload_bytes(size: usize) -> usize {
+    size.max(size_of::<i64>())
+}
+
+/// The first `size` bytes of what [`join`] makes.
+fn head<'py>(
+    py: Python<'py>,
+    tag: u8,
+    payload: &[u8],
+    size: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let raw = join(py, tag, payload)?;
+    let bytes = raw.as_bytes();
+    Ok(if bytes.len() <= size { raw } else { PyBytes::new(py, &bytes[..size]) })
 }
 
 /// A deadline before 1970 has passed like any other.

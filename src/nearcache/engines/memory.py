@@ -121,6 +121,11 @@ class MemoryEngine:
             item.expires_at_ms = expires_at_ms
             return True
 
+    def touch_head(self, key: bytes, expires_at_ms: int | None, size: int) -> bytes | None:
+        with self._lock:
+            item = self._live_locked(key)
+            return item.value[:size] if item and self.touch(key, expires_at_ms) else None
+
     def expires_at(self, key: bytes) -> int | None:
         with self._lock:
             item = self._live_locked(key)
