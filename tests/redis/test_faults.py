@@ -167,3 +167,11 @@ def test_a_copy_has_the_same_cause_and_says_what_may_have_happened() -> None:
     assert type(copy) is ConnectionFailed
     assert copy.__cause__ is error.__cause__
     assert "may or may not have been carried out" in str(copy)
+
+
+def test_errors_that_are_each_other_s_cause_end_the_search() -> None:
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+    assert faults.os_error(first) is None
+    second.__cause__ = refused = ConnectionRefusedError()
+    assert faults.os_error(first) is refused

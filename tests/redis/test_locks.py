@@ -484,7 +484,7 @@ def test_connections_that_are_cut_all_the_time_cost_no_lock(engine: Any, admin: 
         for each in working:
             each.result(30)
     assert most == 1
-    assert done > 20
+    assert done > 5  # of sixty cuts, ten milliseconds apart
     began = time.monotonic()
     while not engine.lock_acquire(NAME, TTL_MS):
         assert time.monotonic() - began < 5, "a lock that nobody knows of"

@@ -14,6 +14,7 @@ import errno
 import re
 import socket
 import ssl
+from collections.abc import Iterator
 
 import redis
 
@@ -233,19 +234,24 @@ def _unreachable(cause: BaseException | None, text: str, where: str) -> EngineEr
 
 def os_error(error: BaseException | None) -> BaseException | None:
     """The operating system's error below redis-py's."""
-    while error is not None and not isinstance(error, OSError):
+    return next((each for each in _chain(error) if isinstance(each, OSError)), None)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and those below it; a cycle of causes is walked once."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
         error = error.__cause__ or error.__context__
-    return error
 
 
 def _without_secrets(error: BaseException, target: Target) -> BaseException | None:
     """The error as a cause: not if it repeats a password, as some servers' errors do."""
     secrets = [target.password, target.sentinel_password]
-    below: BaseException | None = error
-    while below is not None:
-        if any(secret and secret in str(below) for secret in secrets):
+    for each in _chain(error):
+        if any(secret and secret in str(each) for secret in secrets):
             return None
-        below = below.__cause__ or below.__context__
     return error
 
 
