@@ -4,12 +4,14 @@ A seat has two methods of ``threading.Lock``, and starts taken: ``acquire(timeou
 waits until somebody, of whatever thread, has called ``release``; True if so.
 
 For threads it is that lock. gevent's replacement of it costs 15 us per wait with a timeout,
-where a crowd of greenlets needs one per request; switching by hand costs two.
+where a crowd of greenlets needs one per request; switching by hand costs two. Nor has each
+wait a timer of its own: a :class:`_Watch` looks every tenth of a second for who waits too long.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +20,12 @@ from typing import Any
 class GreenSeat:
     """For greenlets of a process that gevent has patched."""
 
-    __slots__ = ("_greenlet", "_hub", "_late", "_told")
+    __slots__ = ("_greenlet", "_hub", "_told", "late")
 
     def __init__(self) -> None:
         self._greenlet: Any = None
         self._hub: Any = None
-        self._told = self._late = False
+        self._told = self.late = False
 
     def acquire(self, timeout: float) -> bool:
         if not self._told:
@@ -43,29 +45,75 @@ class GreenSeat:
                 hub.loop.run_callback_threadsafe(self._resume)
 
     def _park(self, timeout: float) -> None:
-        self._late = False
+        self.late = False
         hub = self._hub = _gevent.get_hub()
-        timer = hub.loop.timer(timeout)
-        timer.start(self._time_out)
+        waiting = _watch_of(hub).until(timeout)
+        waiting.add(self)
         self._greenlet = _gevent.getcurrent()
         try:
             # Another thread may release between the check and the switch: the callback that
             # it leaves with the hub cannot run before we are in the hub.
-            while not (self._told or self._late):
+            while not (self._told or self.late):
                 hub.switch()
         finally:
             self._greenlet = None
-            timer.stop()
-            timer.close()
-
-    def _time_out(self) -> None:
-        self._late = True
-        self._resume()
+            waiting.discard(self)
 
     def _resume(self) -> None:
         """Runs in the hub."""
         if self._greenlet is not None:
             self._greenlet.switch()
+
+
+class _Watch:
+    """The time limits of all who wait in one hub: met two ticks late at most."""
+
+    def __init__(self, hub: Any) -> None:
+        self.hub = hub
+        self._timer: Any = None
+        self._now = 0
+        self._waiting: dict[int, set[GreenSeat]] = {}
+
+    def until(self, timeout: float) -> set[GreenSeat]:
+        """Those whose time ends with this one's."""
+        tick = self._now + 1 + math.ceil(timeout / TICK_S)
+        waiting = self._waiting.get(tick)
+        if waiting is None:
+            waiting = self._waiting[tick] = set()
+            if self._timer is None:
+                _watches[id(self.hub)] = self
+                self._timer = self.hub.loop.timer(TICK_S, TICK_S)
+                self._timer.start(self._tick)
+        return waiting
+
+    def _tick(self) -> None:
+        self._now += 1
+        late = list(self._waiting.pop(self._now, ()))
+        for seat in late:
+            seat.late = True
+        if late:
+            self.hub.loop.run_callback(_resume_all, self.hub, late)
+        if not any(self._waiting.values()):  # a timer would keep the loop from ending
+            self._waiting.clear()
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+            _watches.pop(id(self.hub), None)
+
+
+_watches: dict[int, _Watch] = {}
+_last: _Watch | None = None
+
+
+def _watch_of(hub: Any) -> _Watch:
+    global _last  # noqa: PLW0603 - there is one hub in nearly every process
+    watch: _Watch | None = _last  # read once: another thread may put its own there
+    if watch is None or watch.hub is not hub:
+        watch = _watches.get(id(hub))
+        if watch is None or watch.hub is not hub:
+            watch = _Watch(hub)
+        _last = watch
+    return watch
 
 
 def release_all(seats: list[Any]) -> list[Any]:
@@ -113,6 +161,8 @@ def new_seat() -> Any:
         _learn()
     return _make()
 
+
+TICK_S = 0.1
 
 _gevent: Any = None
 _known: Any = None
