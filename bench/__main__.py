@@ -27,9 +27,13 @@ def main() -> None:
     parts = [arguments.only] if arguments.only else PARTS
     cores = sorted(os.sched_getaffinity(0))
     results: list[dict[str, Any]] = []
-    with peers.directory() as where, Servers(where, cores[-1]) as servers:
-        redis_path = servers.start("redis").places["redis_socket"]
-        memcached_path = servers.start("memcached-unix").places["memcached_socket"]
+    with (
+        peers.directory() as where,
+        Servers(where, cores[-1]) as pinned,
+        Servers(_made(where / "free"), None) as free,
+    ):
+        redis_path = pinned.start("redis").places["redis_socket"]
+        memcached_path = pinned.start("memcached-unix").places["memcached_socket"]
         peers.configure(where, over_redis.aliases(redis_path, memcached_path))
         os.sched_setaffinity(0, {cores[-1]})
         if "memory" in parts:
@@ -38,7 +42,9 @@ def main() -> None:
             table(over_redis.rows(redis_path), results)
             once_over_redis(redis_path, results)
         if "crowds" in parts:
-            in_crowds(redis_path, cores, results)
+            in_crowds(redis_path, [cores[-1]], results)
+            in_crowds(free.start("redis").places["redis_socket"], cores, results)
+            at_one_lock(cores[-1], results)
         os.sched_setaffinity(0, set(cores))
         if "memory" in parts:
             in_several(where, cores, results)
@@ -83,31 +89,38 @@ def once_over_redis(redis_path: str, results: list[dict[str, Any]]) -> None:
 
 
 def in_crowds(redis_path: str, cores: list[int], results: list[dict[str, Any]]) -> None:
-    from django.core.cache import caches
+    from django.utils.module_loading import import_string
 
-    caches["redis"].set("S", peers.SMALL, None)
-    servers_core = cores[-1]
+    cache = import_string("nearcache.backends.RedisCache")(f"unix://{redis_path}", {})
+    cache.set("S", peers.SMALL, None)
+    print("\nserver and callers on one core" if len(cores) == 1 else "\nnobody pinned")
+    for name in crowds.SECONDS:
+        found = crowds.crowd(name, redis_path, cores)
+        print(
+            f"  {name}: {found.ours:,.0f}/s, {found.ours_answered:.1%} answered; redis-py"
+            f" {found.peer:,.0f}/s, {found.peer_answered:.1%}: {found.ratio:.1f}x"
+            f" (promised {found.at_least:g})",
+            flush=True,
+        )
+        results.append(dataclasses.asdict(found))
+
+
+def at_one_lock(core: int, results: list[dict[str, Any]]) -> None:
     print()
-    for core in dict.fromkeys((servers_core, cores[0])):
-        same = core == servers_core
-        print("the server on the same core" if same else "the server on another core")
-        for name in crowds.SECONDS:
-            found = crowds.crowd(name, redis_path, core, same_core=same)
-            print(
-                f"  {name}: {found.ours:,.0f}/s, {found.ours_answered:.1%} answered; redis-py"
-                f" {found.peer:,.0f}/s, {found.peer_answered:.1%}: {found.ratio:.1f}x"
-                f" (promised {found.at_least:g})",
-                flush=True,
-            )
-            results.append(dataclasses.asdict(found))
     for pause_s in crowds.PAUSES_S:
-        locks = crowds.contended(servers_core, pause_s)
+        locks = crowds.contended(core, pause_s)
         print(
             f"lock contended by 8, {locks.pause_ms:g} ms apart: {locks.ours_per_s:,.0f}/s, P99 wait"
             f" {locks.ours_p99_ms:.1f} ms; django-redis {locks.peer_per_s:,.0f}/s,"
-            f" {locks.peer_p99_ms:.1f} ms: {locks.ours_per_s / locks.peer_per_s:.1f}x (promised 3)"
+            f" {locks.peer_p99_ms:.1f} ms: {locks.ours_per_s / locks.peer_per_s:.1f}x (promised 3)",
+            flush=True,
         )
         results.append(dataclasses.asdict(locks))
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
 
 
 def in_several(where: Path, cores: list[int], results: list[dict[str, Any]]) -> None:

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
@@ -29,8 +29,8 @@ class Crowd:
     """Answers per second, medians of rounds; a peer that fails calls has fewer of them."""
 
     crowd: str
-    same_core: bool
-    """Whether the server shares the callers' core, or has one of its own."""
+    one_core: bool
+    """Whether server and callers share one core, or all may use every core."""
     ours: float
     peer: float
     ours_answered: float
@@ -43,18 +43,18 @@ class Crowd:
         return self.ours / self.peer
 
 
-def crowd(name: str, redis_path: str, core: int, *, same_core: bool) -> Crowd:
-    """Ours and redis-py in turns, in random order, on this core."""
+def crowd(name: str, redis_path: str, cores: Collection[int]) -> Crowd:
+    """Ours and redis-py in turns, in random order, on these cores."""
     rates: dict[str, list[float]] = {"ours": [], "peer": []}
     shares: dict[str, list[float]] = {"ours": [], "peer": []}
     for number in range(ROUNDS):
         for who in random.Random(number).sample(sorted(rates), 2):
-            tally = _run(name, who, redis_path, core)
+            tally = _run(name, who, redis_path, cores)
             rates[who].append(tally["answered"] / tally["seconds"])
             shares[who].append(tally["answered"] / (tally["answered"] + tally["failed"]))
     return Crowd(
         crowd=name,
-        same_core=same_core,
+        one_core=len(cores) == 1,
         ours=median(rates["ours"]),
         peer=median(rates["peer"]),
         ours_answered=min(shares["ours"]),
@@ -63,17 +63,17 @@ def crowd(name: str, redis_path: str, core: int, *, same_core: bool) -> Crowd:
     )
 
 
-def _run(name: str, who: str, redis_path: str, core: int) -> dict[str, Any]:
+def _run(name: str, who: str, redis_path: str, cores: Collection[int]) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench.crowd", name, who, redis_path, str(SECONDS[name])]
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, check=True, preexec_fn=_pinned(core), timeout=120
+        command, stdout=subprocess.PIPE, check=True, preexec_fn=_pinned(cores), timeout=120
     )
     tally: dict[str, Any] = json.loads(done.stdout)
     return tally
 
 
-def _pinned(core: int) -> Callable[[], None]:
-    return lambda: os.sched_setaffinity(0, {core})
+def _pinned(cores: Collection[int]) -> Callable[[], None]:
+    return lambda: os.sched_setaffinity(0, cores)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ all keys, DiskCache's directory is on tmpfs. "Decoded anew" is a read with no ke
 (`near_items=0`): what the first read after another process's write costs.
 
 Rows with Redis and Memcached: servers and client share that one core and a unix socket, all peers
-the same server. In a crowd each of ours is a whole `cache.get` of S through Django, each of the
-peer's a bare GET of the same bytes by redis-py.
+the same server. Two rows say what a bare socket with hiredis and no client at all gains over the
+peers: where it misses a promise, so must every client that asks the server. In a crowd each of ours
+is a whole `cache.get` of S through Django, each of the peer's a bare GET of the same bytes by
+redis-py.
 """
 
 
@@ -85,9 +87,9 @@ def _others(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                     f"- `get` while the server is away and the breaker open:"
                     f" **{taken:.1f} \u00b5s** (promised: below 20)."
                 )
-            case {"crowd": name, "ours": ours, "peer": peer, "same_core": same}:
+            case {"crowd": name, "ours": ours, "peer": peer, "one_core": one}:
                 yield (
-                    f"- {CROWDS[name]}, the server on {'the same' if same else 'another'} core:"
+                    f"- {CROWDS[name]}, {'all on one core' if one else 'nobody pinned'}:"
                     f" {ours:,.0f} a second, {row['ours_answered']:.1%} answered; redis-py"
                     f" {peer:,.0f} a second, {row['peer_answered']:.1%} answered:"
                     f" **{ours / peer:.1f}** times (promised {row['at_least']:g})."

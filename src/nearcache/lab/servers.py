@@ -54,7 +54,7 @@ class Running:
 class Servers:
     """The servers of one run. Use as a context manager: leaving it stops them all."""
 
-    def __init__(self, directory: Path, cpu: int, binaries: Mapping[str, str] | None = None):
+    def __init__(self, directory: Path, cpu: int | None, binaries: Mapping[str, str] | None = None):
         self.directory = directory
         self.cpu = cpu
         self.binaries = dict(binaries or {})  # server -> path, where the user gave one
