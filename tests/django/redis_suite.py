@@ -87,13 +87,15 @@ def _class(name: str, base: dict[str, Any], other: dict[str, Any]) -> type:
     return override_settings(CACHES=aliases)(made)
 
 
+# Thirty processes on a busy machine: what is tested here is not how fast it is.
+PATIENT = {"SOCKET_TIMEOUT": 20, "SOCKET_CONNECT_TIMEOUT": 20}
 _databases = itertools.count()
 
 
 def _base(backend: str, options: dict[str, Any]) -> dict[str, Any]:
     """Settings of a cache with a database of its own: the classes run at the same time."""
     location = f"unix://{PLACES['path']}?db={next(_databases)}"
-    return {"BACKEND": backend, "LOCATION": location, "OPTIONS": options}
+    return {"BACKEND": backend, "LOCATION": location, "OPTIONS": PATIENT | options}
 
 
 def _sessions(kind: str, name: str, base: dict[str, Any]) -> type:
@@ -110,7 +112,8 @@ def _classes() -> dict[str, type]:
             made[f"{kind}_{name}"] = _sessions(kind, name, _base(*cell))
     if PLACES["cluster"]:
         # A cluster has one database, so the other cache is elsewhere.
-        mine, other = {"BACKEND": SYNC, "LOCATION": PLACES["cluster"]}, _base(SYNC, {})
+        mine = {"BACKEND": SYNC, "LOCATION": PLACES["cluster"], "OPTIONS": PATIENT}
+        other = _base(SYNC, {})
         made["Cell_cluster"] = _class("Cell_cluster", mine, other)
     return made
 
