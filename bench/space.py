@@ -30,7 +30,7 @@ def overhead_per_item(where: Path) -> float:
 
 def _holds_all(base: Path, size_bytes: int, keys: list[bytes]) -> bool:
     store = _core.Store(str(base), size_bytes=size_bytes, mean_item_bytes=MEAN_ITEM_BYTES)
-    header = b"\x80"
+    header = b"\x89"  # of bytes
     for start in range(0, ITEMS, 1000):
         store.set_many([(key, header + VALUE[1:]) for key in keys[start : start + 1000]], None)
     found = sum(store.contains(key) for key in keys)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.core.cache.backends.redis import RedisCache as DjangoCache
+from django.http import HttpResponse
 from django_redis.cache import RedisCache as DjangoRedisCache
 
 from nearcache.backends import RedisCache
@@ -163,6 +165,61 @@ def test_get_or_set_stores_what_the_others_can_read(django_redis_pair: Pair) -> 
     ours, theirs = django_redis_pair
     assert ours.get_or_set("k", lambda: {"computed": True}) == {"computed": True}
     assert theirs.get("k") == {"computed": True}
+
+
+@pytest.fixture
+def moved(url: str) -> Iterator[RedisCache]:
+    """Where the BACKEND was changed and nothing else."""
+    cache = RedisCache(url, {})
+    yield cache
+    cache.engine.topology.close()
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    "value", [True, {"a": 1}, HttpResponse("page")], ids=["bool", "dict", "page"]
+)
+def test_a_pickle_left_behind_is_a_counted_miss(
+    moved: RedisCache, value: Any, protocol: int
+) -> None:
+    moved.client.set(moved.make_key("k"), pickle.dumps(value, protocol))
+    before = moved.stats()["undecodable"]
+    assert moved.get("k", "missed") == "missed"
+    assert moved.get_many(["k"]) == {}
+    assert asyncio.run(moved.aget("k", "missed")) == "missed"
+    assert moved.get_or_set("k", "computed") == "computed"
+    assert moved.stats()["undecodable"] > before + 2
+    assert moved.get("k") == "computed"
+
+
+def check_left_behind(moved: RedisCache, theirs: Any, values: list[Any]) -> None:
+    """Of what the old backend wrote, integers are read, and all else is missed and counted."""
+    for value in values:
+        theirs.set("k", value, 100)
+        before = moved.stats()["undecodable"]
+        if type(value) is int:
+            assert moved.get("k") == value
+        else:
+            assert moved.get("k", "missed") == "missed"
+            assert moved.stats()["undecodable"] == before + 1
+
+
+def test_after_django_s_backend(moved: RedisCache, django_pair: Pair) -> None:
+    check_left_behind(moved, django_pair[1], [*PICKLED, HttpResponse("page")])
+
+
+@pytest.mark.parametrize(
+    "django_redis_pair",
+    [(serializer, compressor) for serializer in SERIALIZERS for compressor in COMPRESSORS],
+    indirect=True,
+    ids="-".join,
+)
+def test_after_django_redis(moved: RedisCache, django_redis_pair: Pair) -> None:
+    check_left_behind(moved, django_redis_pair[1], PLAIN)
+
+
+def test_after_pickles_of_django_redis(moved: RedisCache, django_redis_pair: Pair) -> None:
+    check_left_behind(moved, django_redis_pair[1], [*PICKLED, HttpResponse("page")])
 
 
 @pytest.mark.parametrize("theirs_is", ["django", "django-redis"])

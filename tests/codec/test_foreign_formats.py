@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import enum
 import pickle
@@ -207,7 +208,27 @@ def test_nothing_of_ours_is_taken_for_foreign(value: Any) -> None:
         assert same(READER.decode(codec.encode(value)), value)
 
 
-def test_pickles_of_others_are_not_bytes_of_ours() -> None:
-    raw = pickle.dumps("secret", 4)
-    assert READER.decode(raw) == "secret"
-    assert make_codec().decode(raw) == raw[1:]  # who does not ask for them gets what is there
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("value", [True, {"a": 1}, b"bytes", ("x", 1.5)], ids=repr)
+def test_pickles_of_others_are_no_values_of_ours(value: Any, protocol: int) -> None:
+    raw = pickle.dumps(value, protocol)
+    assert same(READER.decode(raw), value)
+    for codec in WRITERS:  # who does not ask for them
+        with pytest.raises(Undecodable):
+            codec.decode(raw)
+
+
+@pytest.mark.parametrize("compressor", [name for name in COMPRESSORS if name != "none"])
+@given(value=EXACT)
+@settings(max_examples=25)
+def test_compressed_values_of_others_are_no_values_of_ours(compressor: str, value: Any) -> None:
+    raw = theirs("pickle", compressor).encode([value, PADDING["pickle"]])
+    with pytest.raises(Undecodable):
+        make_codec().decode(raw)
+
+
+def test_no_value_of_ours_begins_as_a_pickle() -> None:
+    for codec in WRITERS:
+        for value in (b"", b"\x04." * 9, "", None, [], 2**64, "x" * 99):
+            with contextlib.suppress(TypeError):
+                assert codec.encode(value)[0] != 0x80

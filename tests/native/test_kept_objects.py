@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import pickle
 import sys
 import weakref
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.http import HttpResponse
 
 from nearcache.backends import SharedMemoryCache
 
@@ -240,6 +242,21 @@ def test_a_value_that_does_not_unpickle_is_a_counted_miss(
     assert cache.get_many(["k"]) == {}
     assert cache.counters.undecodable == 2
     assert len([record for record in caplog.records if "cannot be read" in record.message]) == 1
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    "value", [True, {"a": 1}, HttpResponse("page")], ids=["bool", "dict", "page"]
+)
+def test_pickles_without_a_header_are_counted_misses(
+    cache: SharedMemoryCache, value: object, protocol: int
+) -> None:
+    cache.engine.set(cache._raw_key("k"), pickle.dumps(value, protocol), None)
+    before = cache.counters.undecodable
+    for _ in range(4):  # often enough to be kept as an object, were it one
+        assert cache.get("k", "absent") == "absent"
+    assert cache.get_many(["k"]) == {}
+    assert cache.counters.undecodable == before + 5
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@
 //!     │ 1 │ compressor │   serializer   │    the tag; nearcache.codec calls it the header
 //! ```
 //!
-//! Serializers: 0 bytes, 1 str, 2 exact, 3 pickle; the first that takes the value writes it.
+//! Serializers: 1 str, 9 bytes, 2 exact, 3 pickle; the first that takes the value writes it.
+//! Never 0: with it the tag would be the first byte of other programs' pickles.
 //! An exact int of 64 bits is `TAG_INT`, outside as decimal digits: the core can add to it.
 //! Compressed values and the other serializers are for `nearcache.codec`, in Python.
 
@@ -20,10 +21,10 @@ use crate::gil::GilCell;
 use crate::python::{self, PICKLE_DUMPS, PICKLE_LOADS};
 
 pub const HEADER: u8 = 0x80;
-const BYTES: u8 = HEADER;
 const STR: u8 = HEADER | 1;
 const EXACT: u8 = HEADER | 2;
 pub const PICKLE: u8 = HEADER | 3;
+const BYTES: u8 = HEADER | 9;
 const PICKLE_PROTOCOL: i32 = 5; // HIGHEST_PROTOCOL of every Python since 3.8
 
 /// Writes the payload over `out` and returns its tag. Only pickle's own errors come out.
@@ -36,9 +37,7 @@ pub fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
     if write_utf8(value, out) {
         return Ok(STR);
     }
-    if let Ok(bytes) = value.cast_exact::<PyBytes>()
-        && !ends_like_a_pickle(bytes.as_bytes())
-    {
+    if let Ok(bytes) = value.cast_exact::<PyBytes>() {
         out.extend_from_slice(bytes.as_bytes());
         return Ok(BYTES);
     }
@@ -49,14 +48,6 @@ pub fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
     out.clear();
     out.extend_from_slice(pickled.cast::<PyBytes>()?.as_bytes());
     Ok(PICKLE)
-}
-
-/// Whether these bytes behind the tag `BYTES` are, to a byte, what a pickle is without a tag:
-/// `80 02..` at its start and `.` at its end. The exact form then takes them, so that pickles
-/// of other programs in the same store are known from values of ours (nearcache.codec.foreign).
-#[inline]
-fn ends_like_a_pickle(bytes: &[u8]) -> bool {
-    matches!(bytes, [2..=15, .., b'.'])
 }
 
 static SCRATCH: GilCell<Vec<u8>> = GilCell::new(Vec::new());

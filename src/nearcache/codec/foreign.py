@@ -11,9 +11,8 @@ Where they try (``int`` on anything, then the decompressor, then take the bytes 
 look: digits are strictly what they write for an int, and each compressor's output begins as
 nothing uncompressed of theirs does. So corrupt bytes are corrupt and not another value.
 
-Pickles begin with 0x80, as do bytes of ours. A reader of both knows them by their end as well;
-:func:`~nearcache.codec.serializers.looks_pickled` has the other half of that. Plain msgpack can
-begin with any header of ours, so only a :class:`ForeignCodec` reads it.
+Pickles begin with 0x80, where no value of ours does. Plain msgpack can begin with any header of
+ours, so only a :class:`ForeignCodec` reads it.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from nearcache.codec.compressors import (
     unpack_zlib,
 )
 from nearcache.codec.errors import Undecodable, library, refusing
-from nearcache.codec.serializers import Load, looks_pickled
+from nearcache.codec.serializers import Load
 from nearcache.codec.zstd import Zstd, unpack_zstd
 
 _DIGITS = re.compile(rb"0|-?[1-9][0-9]*")
@@ -268,7 +267,7 @@ class ForeignReader:
     def claims(self, raw: bytes) -> bool:
         """Whether bytes that could have a header of ours are a foreign value nevertheless."""
         if raw[0] == _PICKLE:
-            return looks_pickled(raw[1:])
+            return True
         return "django-redis" in self.formats and _compressor_of(raw) is not None
 
     def decode(self, raw: bytes) -> Any:

@@ -1,6 +1,7 @@
 """Serializers, numbered as in the header byte. One registry line each.
 
-     0  bytes     as they are
+     0            never: 0x80 is how a pickle of protocol 2 or later begins, and other programs
+                  leave theirs in the same stores
      1  str       UTF-8
      2  exact     None, bool, int, float, str, bytes, dates, Decimal, UUID and tuples, lists,
                   dicts and sets of them, in a compact form of our own: exact types come back
@@ -11,10 +12,11 @@
      7  envelope  a value with what stampede protection knows of it in front, see
                   :mod:`~nearcache.codec.envelope`
      8  signed    a signature and a pickle, see :mod:`~nearcache.codec.signing`
+     9  bytes     as they are
     13            never: with compressor 7 its header would be 0xfd, where an .xz begins, and
                   :mod:`~nearcache.codec.foreign` has to tell them apart
 
-``auto`` takes the first of 0, 1, 2, 3 that fits: pickle only where exact types would be lost
+``auto`` takes the first of 9, 1, 2, 3 that fits: pickle only where exact types would be lost
 otherwise. Nothing but 3 and 8 can run code when it is read.
 """
 
@@ -42,18 +44,7 @@ class Serializer:
 
 
 def _dump_bytes(value: Any) -> bytes | None:
-    if type(value) is not bytes or looks_pickled(value):
-        return None
-    return value
-
-
-def looks_pickled(payload: bytes) -> bool:
-    """Whether header 0x80 and this payload are, to a byte, a pickle without a header.
-
-    `exact` takes such bytes (here, and in the native module), so that the pickles of other
-    programs in one store are known from values of ours.
-    """
-    return payload[-1:] == b"." and 2 <= payload[0] <= 15 and len(payload) > 1
+    return value if type(value) is bytes else None
 
 
 def _load_bytes(payload: bytes) -> bytes:
@@ -73,7 +64,7 @@ def dump_pickle(value: Any) -> bytes:
     return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
 
 
-BYTES = Serializer(0, "bytes", _dump_bytes, _load_bytes)
+BYTES = Serializer(9, "bytes", _dump_bytes, _load_bytes)
 STR = Serializer(1, "str", _dump_str, bytes.decode)
 EXACT = Serializer(2, "exact", _core.encode, _core.decode)
 TREE = Serializer(2, "exact", unshared.dump, _core.decode)  # a second try, where pickle is not
