@@ -202,7 +202,8 @@ class RedisOptions(StampedeOptions, ServerCacheOptions):
     )
     breaker_s: float = option(
         "breaker_pause",
-        "Seconds until one caller tries again whether a server that failed is back.",
+        "Seconds until one caller tries again whether a server that failed is back; twice as many"
+        " after a try that failed. A quarter more or less, by chance.",
         some_seconds,
         default=1.0,
     )

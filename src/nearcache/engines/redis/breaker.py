@@ -4,10 +4,11 @@
                 error (wrong password) opens it at once
     open        nobody asks, for a pause: whoever comes gets the prepared error
     half-open   the pause is over: one caller probes, the others still get the error. Success
-                closes; failure opens for twice as long as before, eight times ``pause_s`` at most
+                closes; failure opens again, for twice ``pause_s`` from then on
 
-Pauses are jittered, so that a fleet of processes does not come back as one. A prober that
-reports nothing (it was interrupted) is replaced after ``probe_s``.
+Pauses are jittered by a quarter, so that a fleet of processes does not come back as one: a server
+that is back is asked after two and a half times ``pause_s`` at most. A prober that reports
+nothing (it was interrupted) is replaced after ``probe_s``.
 
 No locks: the one thing that must happen once, taking the probe, is a ``dict.setdefault``, which
 is atomic for threads and greenlets, and cannot be left locked by a fork or an interrupt. Two
@@ -29,7 +30,7 @@ logger = logging.getLogger("nearcache.redis")
 
 State = Literal["closed", "open", "half-open"]
 
-LONGEST_PAUSES = 8
+LONGEST_PAUSES = 2
 """The longest pause, in units of ``pause_s``."""
 
 
