@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -497,3 +498,23 @@ def test_nobody_comes_in_again_to_a_lock_that_is_lost(
     with pytest.raises(LockLost):
         lock.release()
     assert lock.acquire()
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [
+        ("5", TypeError),
+        (timedelta(seconds=5), TypeError),
+        (True, TypeError),
+        (0, ValueError),
+        (-1, ValueError),
+        (float("nan"), ValueError),
+    ],
+)
+def test_a_time_is_a_number_of_seconds_above_0(
+    engine: MemoryEngine, timeout: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"timeout is .*; write a number of seconds"):
+        Lock(engine, b"n", timeout_s=timeout)
+    with Lock(engine, b"n") as lock, pytest.raises(error, match="write a number of seconds"):
+        lock.renew(timeout)

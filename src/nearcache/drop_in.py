@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from nearcache.engines.redis.settings import FIELDS, KEPT, OURS, SPECIAL
+from nearcache.engines.redis.settings import FIELDS, KEPT, OURS, SPECIAL, Settings
 from nearcache.errors import OptionError
+from nearcache.options import unknown_option
 
 Pairs = Iterator[tuple[str, Any]]
 Reading = Callable[[Any], Pairs]
@@ -26,12 +27,15 @@ CONNECTION_NAMES = {*FIELDS, *KEPT, *OURS, *SPECIAL}
 """Keyword arguments of redis-py's connections and pools."""
 
 
-def own_names(backend: str, given: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
-    """What a user wrote, by our names; raises OptionError."""
+def own_names(
+    backend: str, given: Mapping[str, Any], own: Iterable[str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a user wrote, by our names, and what they called each; raises OptionError."""
     ours, found, kwargs = set(own), dict[str, Any](), dict[str, Any]()
+    written: dict[str, str] = {}
     for name, value in given.items():
         if name in CONNECTION_NAMES and name not in ours and name not in READINGS:
-            kwargs[name] = value
+            kwargs[name] = _kwarg(backend, name, value)
             continue
         for own_name, own_value in _read(backend, name, value, ours):
             if own_name == KWARGS:
@@ -40,7 +44,28 @@ def own_names(backend: str, given: Mapping[str, Any], own: Iterable[str]) -> dic
                 raise OptionError(backend, name, f"is {own_name!r}, which is set already; keep one")
             else:
                 found[own_name] = own_value
-    return found | ({KWARGS: kwargs} if kwargs else {})
+                written.setdefault(own_name, name)
+    return found | ({KWARGS: kwargs} if kwargs else {}), written
+
+
+def of_sentinels(given: Mapping[str, Any]) -> str | None:
+    """The first option that asks for Sentinels by a class of django-redis or redis-py."""
+    for name in ("CLIENT_CLASS", "CONNECTION_FACTORY", "CONNECTION_POOL_CLASS", "pool_class"):
+        if given.get(name) and "Sentinel" in _dotted(given[name]):
+            return name
+    return None
+
+
+def _kwarg(backend: str, name: str, value: Any) -> Any:
+    try:
+        Settings().take({name: value})  # which knows its range
+    except ValueError as error:
+        problem = str(error)
+        for said, instead in ((f"has {name}=", "is "), (f"has {name} that ", "")):
+            if problem.startswith(said):
+                problem = instead + problem.removeprefix(said)
+        raise OptionError(backend, name, problem) from error
+    return value
 
 
 def _read(backend: str, name: str, value: Any, own: set[str]) -> list[tuple[str, Any]]:
@@ -53,7 +78,7 @@ def _read(backend: str, name: str, value: Any, own: set[str]) -> list[tuple[str,
     except ValueError as error:
         raise OptionError(backend, name, str(error)) from error
     if name not in own:
-        raise OptionError.unknown(backend, name, {*own, *READINGS, *CONNECTION_NAMES})
+        raise unknown_option(backend, name, {*own, *READINGS, *CONNECTION_NAMES})
     return [(name, value)]
 
 
@@ -62,6 +87,11 @@ def _read(backend: str, name: str, value: Any, own: set[str]) -> list[tuple[str,
 
 def _as(name: str) -> Reading:
     return lambda value: iter([(name, value)])
+
+
+def _unless_0(name: str) -> Reading:
+    """A timeout of 0 is django-redis's for "not set" as well."""
+    return lambda value: iter([(name, value)] if value != 0 else [])
 
 
 def _without_effect(_value: Any) -> Pairs:
@@ -116,6 +146,7 @@ def _ignore_exceptions(value: Any) -> Pairs:
 def _pool_kwargs(value: Any) -> Pairs:
     if not isinstance(value, Mapping):
         raise ValueError("is no dict of keyword arguments")
+    Settings().take(value)  # which knows their names and ranges
     yield KWARGS, dict(value)
 
 
@@ -213,8 +244,8 @@ READINGS: dict[str, Reading] = {
     "USERNAME": _as("username"),
     "PASSWORD": _as("password"),
     "DB": _as("database"),
-    "SOCKET_TIMEOUT": _as("read_timeout"),
-    "SOCKET_CONNECT_TIMEOUT": _as("connect_timeout"),
+    "SOCKET_TIMEOUT": _unless_0("read_timeout"),
+    "SOCKET_CONNECT_TIMEOUT": _unless_0("connect_timeout"),
     "IGNORE_EXCEPTIONS": _ignore_exceptions,
     "CLIENT_CLASS": _client,
     "CONNECTION_FACTORY": _factory,

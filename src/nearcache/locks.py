@@ -448,4 +448,10 @@ def _greenlets() -> bool:
 def _ttl_ms(timeout_s: float | None, engine: Any) -> int:
     if timeout_s is None:
         return int(getattr(engine, "lock_ttl_ms", FOREVER_MS))
-    return max(1, min(FOREVER_MS, round(timeout_s * 1000)))
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
+        raise TypeError(f"timeout is {timeout_s!r}; write a number of seconds")
+    if not timeout_s > 0:  # not a number is not above 0 either
+        raise ValueError(f"timeout is {timeout_s!r}; write a number of seconds above 0")
+    if timeout_s * 1000 >= FOREVER_MS:
+        return FOREVER_MS  # infinity included
+    return max(1, round(timeout_s * 1000))

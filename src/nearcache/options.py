@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
@@ -57,7 +57,7 @@ class Options:
         values = {}
         for name, value in given.items():
             if name not in known:
-                raise OptionError.unknown(cls.backend, name, known)
+                raise unknown_option(cls.backend, name, known)
             values[known[name].name] = cls._value(known[name], value)
         return cls(**values)
 
@@ -67,6 +67,21 @@ class Options:
             return each.metadata["parse"](value)
         except ValueError as error:
             raise OptionError(cls.backend, each.metadata["name"], str(error)) from error
+
+
+BESIDE = dict.fromkeys(
+    ("TIMEOUT", "VERSION", "KEY_PREFIX", "KEY_FUNCTION"), "belongs beside OPTIONS, not inside"
+) | {"REVERSE_KEY_FUNCTION": "belongs beside OPTIONS, and is not needed here: leave it out"}
+"""Django's own settings of a cache: no near name of an option is meant."""
+
+
+def unknown_option(backend: str, name: Any, known: Iterable[str]) -> OptionError:
+    """The error for a name that no option has: where it belongs, or the nearest right one."""
+    if not isinstance(name, str):
+        return OptionError(backend, name, "is no name of an option; names are text")
+    if name in BESIDE:
+        return OptionError(backend, name, BESIDE[name])
+    return OptionError.unknown(backend, name, known)
 
 
 def option_fields(cls: type[Options]) -> Iterator[Field[Any]]:
@@ -112,10 +127,21 @@ def one_of(*names: str) -> Callable[[Any], str]:
 
 def seconds(value: Any) -> float:
     """A parser of durations: seconds, not negative."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < float("inf"):
+    if not _is_finite(value) or value < 0:
         raise ValueError(f"is {value!r}; write a number of seconds, 0 or more")
     return float(value)
+
+
+def some_seconds(value: Any) -> float:
+    """A parser of timeouts: seconds above 0."""
+    if not _is_finite(value) or value <= 0:
+        raise ValueError(f"is {value!r}; write a number of seconds above 0")
+    return float(value)
+
+
+def _is_finite(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) < float("inf")
 
 
 def whole(at_least: int) -> Callable[[Any], int]:

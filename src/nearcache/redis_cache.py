@@ -30,9 +30,9 @@ from nearcache import _core
 from nearcache.adapter import EngineCache, SettingsError
 from nearcache.engines.redis.resp import ErrorReply
 from nearcache.engines.redis.topology import ONCE, READ, SAFE, Reply
-from nearcache.errors import EngineUnavailable
+from nearcache.errors import EngineBusy, EngineUnavailable
 from nearcache.extras import Extras
-from nearcache.flows import Flow, ask, call, twins
+from nearcache.flows import Ask, Flow, ask, call, twins
 from nearcache.keys import encode_key
 from nearcache.outage import Outage
 from nearcache.redis_options import RedisOptions
@@ -41,25 +41,29 @@ SESSION_ENGINES = {
     "django.contrib.sessions.backends.cache",
     "django.contrib.sessions.backends.cached_db",
 }
+STORING = {"set", "add", "cas"}
+"""Methods of the engine that a full server refuses, of those that get_or_set asks for."""
 
 Method = Callable[..., Any]
 AsyncMethod = Callable[..., Coroutine[Any, Any, Any]]
 
 
 def forgiving(
-    flow: Callable[..., Flow[Any]], answer: Callable[..., Any]
+    flow: Callable[..., Flow[Any]], answer: Callable[..., Any], kind: str = "read"
 ) -> tuple[Callable[..., Flow[Any]], Method, AsyncMethod]:
-    """The flow, its method and its ``a`` twin; during an outage they say ``answer(*arguments)``."""
+    """The flow, its method and its ``a`` twin; during an outage they say ``answer(*arguments)``.
+
+    ``kind``: "read", "store" or "change"; a full server refuses to store, and deletes.
+    """
 
     @functools.wraps(flow)
     def forgiven(self: RedisMethods, *args: Any, **kwargs: Any) -> Flow[Any]:
         try:
             result = yield from flow(self, *args, **kwargs)
         except EngineUnavailable as error:
-            self._forgive(error)
+            self._forgive(error, write=kind != "read")
             return answer(*args, **kwargs)
-        if self._outage.on:
-            self._outage.end()
+        self._succeeded(kind == "store")
         return result
 
     return forgiven, *twins(forgiven)
@@ -148,10 +152,10 @@ class RedisMethods(_core.RedisCommands, EngineCache):
             if isinstance(reply, ErrorReply):
                 self._raise(reply)
         except EngineUnavailable as error:
-            self._forgive(error)
+            self._forgive(error, write=True)
             return False
-        if self._outage.on:
-            self._outage.end()
+        if self._outage.drops:
+            self._succeeded(not isinstance(reply, int))  # which a deletion replies
         return _stored(reply, nx)
 
     async def aset(  # type: ignore[override]
@@ -172,10 +176,10 @@ class RedisMethods(_core.RedisCommands, EngineCache):
             if isinstance(reply, ErrorReply):
                 self._raise(reply)
         except EngineUnavailable as error:
-            self._forgive(error)
+            self._forgive(error, write=True)
             return False
-        if self._outage.on:
-            self._outage.end()
+        if self._outage.drops:
+            self._succeeded(not isinstance(reply, int))  # which a deletion replies
         return _stored(reply, nx)
 
     def _setting(
@@ -208,10 +212,9 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         except EngineUnavailable as error:
             if self._forgives and self._holds_sessions():
                 raise
-            self._forgive(error)
+            self._forgive(error, write=True)
             return False
-        if self._outage.on:
-            self._outage.end()
+        self._succeeded(write=True)
         return done
 
     add, aadd = twins(_add)
@@ -283,18 +286,18 @@ class RedisMethods(_core.RedisCommands, EngineCache):
 
     _get = forgiving(EngineCache._get, _default)[0]
     _get_many, get_many, aget_many = forgiving(_got_many, _no_values)
-    _set_many, set_many, aset_many = forgiving(_did_set_many, _all_keys)
-    _delete_many, delete_many, adelete_many = forgiving(_did_delete_many, _nothing)
-    _delete, delete, adelete = forgiving(EngineCache._delete, _no)
-    _touch, touch, atouch = forgiving(EngineCache._touch, _no)
+    _set_many, set_many, aset_many = forgiving(_did_set_many, _all_keys, "store")
+    _delete_many, delete_many, adelete_many = forgiving(_did_delete_many, _nothing, "change")
+    _delete, delete, adelete = forgiving(EngineCache._delete, _no, "change")
+    _touch, touch, atouch = forgiving(EngineCache._touch, _no, "change")
     _has_key, has_key, ahas_key = forgiving(EngineCache._has_key, _no)
 
     # -- those beyond Django's ---------------------------------------------------------------
 
     _pttl, pttl, apttl = forgiving(Extras._pttl, _zero)
-    _expire, expire, aexpire = forgiving(Extras._expire, _no)
-    _pexpire_at, pexpire_at, apexpire_at = forgiving(Extras._pexpire_at, _no)
-    _persist, persist, apersist = forgiving(Extras._persist, _no)
+    _expire, expire, aexpire = forgiving(Extras._expire, _no, "change")
+    _pexpire_at, pexpire_at, apexpire_at = forgiving(Extras._pexpire_at, _no, "change")
+    _persist, persist, apersist = forgiving(Extras._persist, _no, "change")
     _keys, keys, akeys = forgiving(Extras._keys, _no_keys)
 
     def iter_keys(
@@ -330,7 +333,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         gone: int = yield ask("clear_matching", prefix=prefix, glob=glob, **count)
         return gone
 
-    _delete_pattern, delete_pattern, adelete_pattern = forgiving(_deleted_pattern, _zero)
+    _delete_pattern, delete_pattern, adelete_pattern = forgiving(_deleted_pattern, _zero, "change")
 
     def _cleared(self) -> Flow[None]:
         """Deletes every key of this KEY_PREFIX, of all versions, and nobody else's.
@@ -344,7 +347,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         else:
             yield ask("clear_matching", prefix=self._common_prefix())
 
-    _clear, clear, aclear = forgiving(_cleared, _nothing)
+    _clear, clear, aclear = forgiving(_cleared, _nothing, "change")
 
     def _flush_all(self) -> Flow[None]:
         """FLUSHDB on every primary: other programs' keys and all locks are gone as well."""
@@ -399,11 +402,29 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         self._topology.told(reply)
         raise error_of(reply)
 
-    def _forgive(self, error: EngineUnavailable) -> None:
+    def _asked(self, step: Ask, otherwise: Any = None) -> Flow[Any]:
+        stores = step.method in STORING
+        try:
+            answer = yield step
+        except EngineBusy:
+            raise
+        except EngineUnavailable as error:
+            self._forgive(error, stores)
+            return otherwise
+        self._succeeded(stores)
+        return answer
+
+    def _forgive(self, error: EngineUnavailable, write: bool = False) -> None:
         """Raises the error unless outages are forgiven."""
         if not self._forgives:
             raise error
-        self._outage.forgive(error)
+        self._outage.forgive(error, write)
+
+    def _succeeded(self, write: bool) -> None:
+        if write and self._outage.drops:
+            self._outage.end_of_writes()
+        elif self._outage.on:
+            self._outage.end()
 
     def _holds_sessions(self) -> bool:
         """Whether Django keeps its sessions here."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from nearcache.drop_in import own_names
+from nearcache.drop_in import of_sentinels, own_names
 from nearcache.engines.redis.location import parse_target
 from nearcache.engines.redis.settings import Settings
 from nearcache.engines.redis.target import Target
@@ -18,7 +18,7 @@ from nearcache.options import (
     one_of,
     option,
     option_fields,
-    seconds,
+    some_seconds,
     whole,
     yes_or_no,
 )
@@ -56,13 +56,6 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"is a {type(value).__name__}; write text")
     return value
-
-
-def some_seconds(value: Any) -> float:
-    """A parser of timeouts: seconds above 0."""
-    if not seconds(value):
-        raise ValueError("is 0; write a number of seconds above 0")
-    return float(value)
 
 
 def kwargs(value: Any) -> tuple[tuple[str, Any], ...]:
@@ -259,11 +252,21 @@ class RedisOptions(StampedeOptions, ServerCacheOptions):
                 cls.backend, "BACKEND", 'needs redis-py: pip install "nearcache[redis]"'
             )
         own = {each.metadata["name"] for each in option_fields(cls)}
-        options = super().parse(own_names(cls.backend, given, own))
+        values, written = own_names(cls.backend, given, own)
         try:
-            assert options.target  # made now, so that what is wrong is said now
+            options = super().parse(values)
+        except OptionError as error:
+            name = written.get(error.option, error.option)
+            raise OptionError(cls.backend, name, error.problem) from error
+        try:
+            kind = options.target.kind  # made now, so that what is wrong is said now
         except ValueError as error:
             raise OptionError(cls.backend, "LOCATION", str(error)) from error
+        theirs = of_sentinels(given)
+        if theirs and kind != "sentinel":
+            raise OptionError(
+                cls.backend, theirs, "needs SENTINELS, which is missing: [(host, 26379), ...]"
+            )
         return options
 
     @cached_property

@@ -11,7 +11,7 @@ import pytest
 import redis
 from django.core.exceptions import ImproperlyConfigured
 
-from nearcache.backends import RedisCache, RedisOptions
+from nearcache.backends import RedisCache, RedisOptions, SharedMemoryCache
 from nearcache.drop_in import CONNECTION_NAMES, READINGS
 from nearcache.engines.redis.target import Address
 from nearcache.errors import OptionError
@@ -159,6 +159,25 @@ def test_classes_may_be_given_themselves() -> None:
         ({"IGNORE_EXCEPTIONS": True, "on_error": "raise"}, "keep one"),
         ({"compat": "django", "serializer": "json"}, "compat"),
         ({"cluster": True}, "databases"),
+        ({"TIMEOUT": 5}, "'TIMEOUT' belongs beside OPTIONS"),
+        ({"KEY_PREFIX": "p"}, "'KEY_PREFIX' belongs beside OPTIONS"),
+        ({"VERSION": 2}, "'VERSION' belongs beside OPTIONS"),
+        ({"KEY_FUNCTION": "a.b"}, "'KEY_FUNCTION' belongs beside OPTIONS"),
+        ({"REVERSE_KEY_FUNCTION": "a.b"}, "not needed here"),
+        ({"SOCKET_TIMEOUT": "5"}, "'SOCKET_TIMEOUT' is '5'; write a number of seconds above 0"),
+        ({"SOCKET_CONNECT_TIMEOUT": -1}, "'SOCKET_CONNECT_TIMEOUT' is -1"),
+        ({"DB": "x"}, "'DB' is 'x'"),
+        ({"socket_timeout": "x"}, "'socket_timeout' is 'x'"),
+        ({"client_name": 5}, "'client_name' is no text"),
+        ({"CONNECTION_POOL_KWARGS": {"max_connections": 0}}, "'CONNECTION_POOL_KWARGS' has max"),
+        ({"connection_kwargs": {3: 1}}, "names of options are text"),
+        ({"breaker_pause": "1s"}, "'breaker_pause' is '1s'; write a number of seconds above 0"),
+        ({"breaker_pause": 0}, "'breaker_pause' is 0; write a number of seconds above 0"),
+        ({"CLIENT_CLASS": "django_redis.client.SentinelClient"}, "SENTINELS, which is missing"),
+        (
+            {"CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory", "SENTINELS": []},
+            "SENTINELS, which is missing",
+        ),
     ],
 )
 def test_what_cannot_be_says_what_to_write(given: dict[str, Any], says: str) -> None:
@@ -166,6 +185,19 @@ def test_what_cannot_be_says_what_to_write(given: dict[str, Any], says: str) -> 
         options(**given)
     assert isinstance(caught.value, OptionError)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("backend", [RedisCache, SharedMemoryCache])
+def test_names_are_text_and_settings_of_django_s_own_are_beside_options(backend: Any) -> None:
+    with pytest.raises(OptionError, match="3 is no name"):
+        backend("", {"OPTIONS": {3: 1}})
+    with pytest.raises(OptionError, match="'TIMEOUT' belongs beside OPTIONS"):
+        backend("", {"OPTIONS": {"TIMEOUT": 5}})
+
+
+def test_sentinels_may_be_in_the_location_too() -> None:
+    client = "django_redis.client.SentinelClient"
+    assert target("redis+sentinel://a,b/service", CLIENT_CLASS=client).kind == "sentinel"
 
 
 def test_a_password_is_in_no_error_and_no_repr() -> None:
@@ -188,6 +220,7 @@ def test_without_redis_py_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
 
 def test_nothing_is_not_given() -> None:
     assert target(PASSWORD="", SOCKET_TIMEOUT=None, USERNAME=None) == target()
+    assert target(SOCKET_TIMEOUT=0, SOCKET_CONNECT_TIMEOUT=0.0) == target()
 
 
 def test_every_option_is_documented_in_a_sentence() -> None:

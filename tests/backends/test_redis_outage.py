@@ -17,13 +17,16 @@ from django.core.cache import caches
 from django.test import override_settings
 
 from nearcache.backends import RedisCache
+from nearcache.clock import FakeClock
 from nearcache.errors import (
     AuthenticationFailed,
     CircuitOpen,
+    ConnectionFailed,
     DataError,
     EngineUnavailable,
     ServerNotReady,
 )
+from nearcache.outage import Outage
 from tests.redis.servers import Server, running
 
 FAST = {"breaker_pause": 0.05, "connect_timeout": 1, "read_timeout": 1}
@@ -195,6 +198,110 @@ def test_a_full_server_is_an_outage_of_writes(make: Make, server: Server) -> Non
     assert forgiving.set("k", b"x" * 100_000) is False
     assert forgiving.set_many({"a": b"x" * 1000}) == ["a"]
     assert forgiving.get("k") == 1
+
+
+def _fill(server: Server) -> None:
+    with server.client() as client:
+        client.config_set("maxmemory-policy", "noeviction")
+        client.config_set("maxmemory", "100kb")
+
+
+def _empty(server: Server) -> None:
+    with server.client() as client:
+        client.config_set("maxmemory", "0")
+
+
+def _through_set(cache: Any, number: int) -> None:
+    if cache.get(f"k{number}") is None:
+        cache.set(f"k{number}", "x" * 2000)
+    cache.delete(f"k{number}")
+
+
+def _through_get_or_set(cache: Any, number: int) -> None:
+    assert cache.get_or_set(f"k{number}", "x" * 2000) == "x" * 2000
+
+
+def _through_add_and_set_many(cache: Any, number: int) -> None:
+    cache.get_many(["a"])
+    cache.add(f"k{number}", 1)
+    cache.set_many({"a": 1})
+    cache.set("a", 1, timeout=0)  # which deletes
+
+
+@pytest.mark.parametrize("use", [_through_set, _through_get_or_set, _through_add_and_set_many])
+def test_a_full_server_is_told_of_in_two_lines(
+    make: Make, server: Server, caplog: pytest.LogCaptureFixture, use: Callable[[Any, int], None]
+) -> None:
+    cache = make(on_error="miss")
+    _fill(server)
+    for number in range(1000):
+        use(cache, number)
+    assert len(_told(caplog)) == 1
+    assert "takes no writes: until it does, they are dropped" in _told(caplog)[0]
+    assert "OOM" in _told(caplog)[0]
+    assert cache.stats()["forgiven"] >= 1000
+    _empty(server)
+    for number in range(1000):
+        use(cache, number)
+    assert len(_told(caplog)) == 2
+    assert "takes writes again" in _told(caplog)[1]
+
+
+def test_a_full_server_is_told_of_in_two_lines_by_coroutines_too(
+    make: Make, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = make(on_error="miss")
+
+    async def use() -> None:
+        for number in range(50):
+            assert await cache.aget(f"k{number}") is None
+            await cache.aset(f"k{number}", 1)
+            await cache.aadd(f"k{number}", 1)
+            await cache.adelete(f"k{number}")
+            await cache.aget_or_set(f"k{number}", 1)
+            await cache.adelete(f"k{number}")
+
+    _fill(server)
+    asyncio.run(use())
+    _empty(server)
+    asyncio.run(use())
+    began, ended = _told(caplog)
+    assert "takes no writes" in began
+    assert "takes writes again: 150 in" in ended
+
+
+def test_writes_without_a_primary_do_not_end_with_each_read_of_a_replica(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outage = Outage("primary and replica", FakeClock())
+    for _ in range(100):
+        outage.forgive(ConnectionFailed("refused"), write=True)
+        if outage.on:
+            outage.end()
+    assert len(_told(caplog)) == 3
+    assert "takes no writes" in _told(caplog)[2]
+    outage.end_of_writes()
+    assert len(_told(caplog)) == 4
+    assert "takes writes again: 99 in" in _told(caplog)[3]
+    assert (outage.on, outage.refused, outage.drops) == (False, False, False)
+
+
+def test_a_write_after_an_outage_ends_the_doubt_silently(caplog: pytest.LogCaptureFixture) -> None:
+    outage = Outage("server", FakeClock())
+    outage.forgive(ConnectionFailed("refused"), write=True)
+    outage.end()
+    assert outage.drops
+    outage.end_of_writes()
+    assert not outage.drops
+    assert len(_told(caplog)) == 2
+
+
+def test_a_server_that_answers_that_it_cannot_is_not_said_to_be_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outage = Outage("server", FakeClock())
+    outage.forgive(ServerNotReady("LOADING: wait"))
+    assert "server does not serve: until it does, reads miss" in _told(caplog)[0]
 
 
 def test_a_call_during_an_outage_takes_microseconds(make: Make, server: Server) -> None:

@@ -242,7 +242,9 @@ SPECIAL: dict[str, Callable[[Settings, Any], None]] = {
 }
 
 
-def _unknown(name: str, known: Any) -> str:
+def _unknown(name: Any, known: Any) -> str:
+    if not isinstance(name, str):
+        return f"has the name {name!r}; names of options are text"
     close = get_close_matches(name, sorted(known), n=1)
     hint = f'did you mean "{close[0]}"?' if close else f"known: {', '.join(sorted(known))}"
     return f'has the unknown option "{name}"; {hint}'
