@@ -36,6 +36,7 @@ from nearcache.errors import EngineUnavailable, LockLost
 from nearcache.flows import Flow, Run
 from nearcache.locks import Lock
 from nearcache.metrics import Counters
+from nearcache.process import Mutex
 
 Look = Callable[[], Flow[bytes | None]]
 """Looks for the value in the store; None if it is not there."""
@@ -166,13 +167,11 @@ class _Crew:
 
 _crews: dict[tuple[int, bytes], _Crew] = {}
 _paced: dict[tuple[int, bytes], float] = {}
-_lock = threading.Lock()
+_mutex = Mutex()
 
 
 def _after_fork() -> None:
     # The leaders are threads and tasks of the parent: none of them will ever land here.
-    global _lock  # noqa: PLW0603
-    _lock = threading.Lock()
     _crews.clear()
     _paced.clear()
 
@@ -225,7 +224,7 @@ class Flight:
         if (yield from self._try_lock()):
             self._counters.flight_leads += 1
             return True
-        with _lock:
+        with _mutex.now():
             if len(_paced) >= _PACED_MAX:
                 _paced.clear()
             _paced[self._name] = now_s + PACE_S
@@ -254,7 +253,7 @@ class Flight:
     # -- the ring of the process -------------------------------------------------------------
 
     def _board_first(self) -> bool:
-        with _lock:
+        with _mutex.now():
             if self._name in _crews:
                 return False
             self._found_crew_locked()
@@ -262,7 +261,7 @@ class Flight:
 
     def _board(self) -> Seat | None:
         """A seat in somebody's crew; None for who leads one, or must not wait."""
-        with _lock:
+        with _mutex.now():
             crew = _crews.get(self._name)
             if crew is None:
                 self._found_crew_locked()
@@ -299,7 +298,7 @@ class Flight:
 
     def _rise(self, crew: _Crew, seat: Seat, in_vain: bool) -> bool:
         """True for who gives the seat up before anything was delivered to it."""
-        with _lock:
+        with _mutex.now():
             if seat.landed:
                 return False
             crew.seats.remove(seat)
@@ -311,7 +310,7 @@ class Flight:
         crew, self._crew = self._crew, None
         if crew is None:
             return
-        with _lock:
+        with _mutex.now():
             while crew.seats:
                 delivered = crew.seats.popleft().deliver(raw)
                 if delivered and raw is None:

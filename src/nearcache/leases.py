@@ -16,7 +16,8 @@ The keeper also does what is owed to a store that did not answer: a release, a p
 queue to be given up. It tries again until the time of the lock is over.
 
 A forked child has no lease of its parent's: the keeper of the parent renews them, and nobody
-else. Under gevent the thread is a greenlet.
+else. Under gevent the thread is a greenlet. A process may be patched late, in a worker that was
+forked after this was imported: what an older keeper has goes to one made since.
 """
 
 from __future__ import annotations
@@ -183,6 +184,16 @@ class Keeper:
             self._debts.append(_Debt(act, due_at_s, due_at_s + for_s))
             self._wake_by_locked(due_at_s)
 
+    def take_over(self, other: Keeper) -> None:
+        """Does from now on what the other one did, whose thread finds nothing more to do."""
+        leases, other._leases = other._leases, {}
+        debts, other._debts = other._debts, []
+        with self._changed:
+            self._leases.update(leases)
+            self._debts += debts
+            if leases or debts:
+                self._wake_by_locked(self._next_locked())
+
     def _wake_by_locked(self, at_s: float) -> None:
         if self._thread is None:
             self._wakes_at_s = at_s
@@ -229,7 +240,7 @@ class Keeper:
         found = {at: reference() for at, reference in self._leases.items()}
         for at, lease in found.items():
             if lease is None:
-                del self._leases[at]
+                self._leases.pop(at, None)
         return [lease for lease in found.values() if lease is not None]
 
     def _due(self) -> list[Callable[[], None]]:
@@ -254,19 +265,22 @@ class Keeper:
                 self._debts = [each for each in self._debts if each not in done]
 
 
-_keeper = Keeper()
+_keepers: dict[object, Keeper] = {}
+"""By the kind of ``threading.Lock`` they were made with: all but the last have retired."""
 
 
 def keeper() -> Keeper:
-    """That of this process."""
-    return _keeper
+    """That of this process, as gevent has patched it or not."""
+    kind = threading.Lock
+    found = _keepers.get(kind)
+    if found is None:
+        found = _keepers.setdefault(kind, Keeper())
+        for other in list(_keepers.values()):
+            if other is not found:
+                found.take_over(other)
+    return found
 
 
-def _after_fork() -> None:
-    # The thread is not in this process, another one may have held its lock, and the leases
-    # are the parent's.
-    global _keeper  # noqa: PLW0603
-    _keeper = Keeper()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+# The thread is not in the child, another one may have held its lock, and the leases are the
+# parent's.
+os.register_at_fork(after_in_child=_keepers.clear)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from nearcache.keys import decode_key
+from nearcache.process import Mutex
 
 logger = logging.getLogger("nearcache.stampede")
 
@@ -33,20 +34,20 @@ FAILING_MAX = 1024
 
 _tasks: set[asyncio.Task[None]] = set()  # the loop itself refers to its tasks weakly
 _threads: set[threading.Thread] = set()
-_lock = threading.Lock()
+_mutex = Mutex()
 
 
 def in_thread(work: Callable[[], None]) -> bool:
     """Calls ``work`` in the background; False if too many run already. ``work`` does not raise."""
     thread = threading.Thread(target=_worked, args=(work,), name="nearcache-refresh", daemon=True)
-    with _lock:
+    with _mutex.now():
         if len(_threads) >= MAX_RUNNING:
             return False
         _threads.add(thread)
     try:
         thread.start()
     except RuntimeError:  # no more threads, or the interpreter is ending
-        with _lock:
+        with _mutex.now():
             _threads.discard(thread)
         return False
     return True
@@ -72,7 +73,7 @@ def _worked(work: Callable[[], None]) -> None:
     finally:
         if "django.db" in sys.modules:
             sys.modules["django.db"].connections.close_all()  # those of this thread
-        with _lock:
+        with _mutex.now():
             _threads.discard(threading.current_thread())
 
 
@@ -81,10 +82,10 @@ class Failing:
 
     def __init__(self) -> None:
         self._keys: OrderedDict[bytes, None] = OrderedDict()
-        self._lock = threading.Lock()
+        self._mutex = Mutex()
 
     def began(self, raw_key: bytes, error: Exception) -> None:
-        with self._lock:
+        with self._mutex.now():
             known = raw_key in self._keys
             self._keys[raw_key] = None
             if len(self._keys) > FAILING_MAX:
@@ -101,15 +102,13 @@ class Failing:
     def over(self, raw_key: bytes) -> None:
         if raw_key not in self._keys:
             return
-        with self._lock:
+        with self._mutex.now():
             known = self._keys.pop(raw_key, 0) is None
         if known:
             logger.warning("%r is computed again", decode_key(raw_key))
 
 
 def _after_fork() -> None:
-    global _lock  # noqa: PLW0603
-    _lock = threading.Lock()
     _threads.clear()
     _tasks.clear()
 

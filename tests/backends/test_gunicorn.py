@@ -32,7 +32,10 @@ from django.urls import path
 cache.set("requests", 0)  # in the master, before it forks
 
 def view(request):
-    return HttpResponse(f"{{os.getpid()}} {{cache.incr('requests')}}")
+    # A worker of gevent's was patched after all this was imported.
+    assert cache.get_or_set(f"of {{os.getpid()}}", os.getpid) == os.getpid()
+    with cache.lock("view", timeout=5, wait=5):
+        return HttpResponse(f"{{os.getpid()}} {{cache.incr('requests')}}")
 
 urlpatterns = [path("", view)]
 application = get_wsgi_application()

@@ -30,6 +30,7 @@ from nearcache.engines.redis.faults import error_of
 from nearcache.engines.redis.resp import MORE, ErrorReply, ProtocolError, make_reader, pack
 from nearcache.engines.redis.topology import Topology
 from nearcache.errors import EngineError
+from nearcache.process import Mutex
 
 logger = logging.getLogger("nearcache.redis")
 
@@ -89,7 +90,7 @@ class Bells:
         self.channel = CHANNELS + os.urandom(9).hex().encode()
         self._topology = topology
         self._hanging: dict[int, Bell] = {}
-        self._changing = threading.Lock()
+        self._changing = Mutex()
         self._thread: threading.Thread | None = None
         self._standing = False
         self._told = False
@@ -109,7 +110,7 @@ class Bells:
         self._used_at_s = time.monotonic()
         if self._thread is not None:
             return
-        with self._changing:
+        with self._changing.now():
             if self._thread is None:
                 self._deaf_since_s = self._used_at_s
                 self._thread = threading.Thread(
@@ -183,7 +184,7 @@ class Bells:
         return bool(self._hanging) or time.monotonic() - self._used_at_s < IDLE_S
 
     def _ends(self) -> bool:
-        with self._changing:
+        with self._changing.now():
             if self._needed():
                 return False
             self._thread, self._standing = None, False

@@ -25,6 +25,7 @@ import redis.asyncio
 
 from nearcache import errors
 from nearcache.engines.redis.gate import AsyncGate, Gate
+from nearcache.process import Mutex
 
 T = TypeVar("T")
 
@@ -129,7 +130,7 @@ class AsyncFairPool(redis.asyncio.ConnectionPool):
 
 _pools: weakref.WeakSet[FairPool] = weakref.WeakSet()
 _made: dict[Hashable, Any] = {}
-_making = threading.RLock()
+_making = Mutex(reentrant=True)
 
 
 def once_here(key: Hashable, make: Callable[[], T]) -> T:
@@ -140,7 +141,7 @@ def once_here(key: Hashable, make: Callable[[], T]) -> T:
     try:
         found: T = _made[key]
     except KeyError:
-        with _making:
+        with _making.now():
             if key not in _made:
                 _made[key] = make()
             found = _made[key]
@@ -148,8 +149,6 @@ def once_here(key: Hashable, make: Callable[[], T]) -> T:
 
 
 def _after_fork() -> None:
-    global _making  # noqa: PLW0603 - a thread of the parent may have held it
-    _making = threading.RLock()
     _made.clear()
     for pool in list(_pools):
         pool.forget()
