@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -319,3 +321,45 @@ def test_a_server_that_still_loads_its_data(tmp_path: Path) -> None:
         server.kill()
     assert type(error) is ServerNotReady
     assert "LOADING" in str(error)
+
+
+# ---- signals
+
+
+RAISING = """
+import random, signal, time
+from nearcache.engines.redis.clients import standalone_client
+from nearcache.engines.redis.connect import connect
+from nearcache.engines.redis.target import Address, Target
+
+class Hit(Exception): ...
+def hit(*_): raise Hit
+signal.signal(signal.SIGALRM, hit)
+address, hits = Address(path={path!r}), 0
+target = Target(database=7, protocol=3)
+raw, until = standalone_client(target, address), time.monotonic() + 2
+def once(work, most_s):
+    global hits
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, most_s))
+        work()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Hit:
+        hits += 1
+def greet(): connect(target, address).socket.close()
+def pack(): pool.pack_command("SET", "k", *[12345] * 100)
+pool = raw.connection_pool.get_connection()
+while time.monotonic() < until:
+    once(greet, 0.001)
+    for _ in range(20): once(pack, 0.0001)
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert hits > 100, hits
+assert raw.client_info()["db"] == 7
+"""
+
+
+def test_a_signal_handler_that_raises_during_the_handshake_crashes_nothing(server: Server) -> None:
+    """hiredis does not survive it where it is given numbers."""
+    program = RAISING.format(path=server.path)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

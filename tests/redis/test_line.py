@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import random
+import signal
 import socket
 import threading
 import time
@@ -12,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from nearcache.engines.redis.channel import BUSY
 from nearcache.engines.redis.line import SharedLine
 from nearcache.engines.redis.resp import ErrorReply, pack
-from nearcache.engines.redis.station import BATCH_BYTES, BATCH_COMMANDS
+from nearcache.engines.redis.station import BATCH_BYTES, BATCH_COMMANDS, Request
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, READ, SAFE
 from nearcache.errors import CircuitOpen, ConnectionFailed, ReplyTimeout, ServerNotReady
@@ -487,3 +490,73 @@ def test_a_line_that_is_forgotten_closes_its_socket(server: Server) -> None:
     del line
     gc.collect()
     assert sock.fileno() == -1
+
+
+# ---- interrupts
+
+
+def test_who_is_interrupted_stalls_nobody(server: Server, line: SharedLine) -> None:
+    for number in range(20):
+        line.ask(pack(b"SET", b"%d" % number, b"%d" % number), None, SAFE)
+    until, slow, wrong = time.monotonic() + 2, [], []
+
+    def work() -> None:
+        number = 0
+        while time.monotonic() < until:
+            number = (number + 1) % 20
+            started = time.monotonic()
+            if line.ask(pack(b"GET", b"%d" % number), None, READ) != b"%d" % number:
+                wrong.append(number)
+            slow.extend([took] if (took := time.monotonic() - started) > 0.5 else [])
+
+    class Hit(Exception): ...
+
+    def hit(*_: Any) -> None:
+        raise Hit
+
+    before, hits = signal.signal(signal.SIGALRM, hit), 0
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    try:
+        while time.monotonic() < until:
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 0.005))
+                    line.ask(pack(b"GET", b"1"), None, READ)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except Hit:
+                hits += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    for thread in threads:
+        thread.join()
+    assert hits > 50
+    assert (wrong, slow) == ([], [])
+
+
+@pytest.mark.parametrize("where", ["taken", "queued", "nowhere"])
+def test_who_finds_that_nobody_leads_steps_in(line: SharedLine, where: str) -> None:
+    """As a leader leaves it that was interrupted while it mended an interrupt."""
+    line.ask(pack(b"PING"))
+    station = line._station
+    left, lost = Request(b"", 0, READ), Request(pack(b"ECHO", b"x"), 1, READ)
+    left.abandoned = True
+    station.lead[0] = left
+    station.channel.fresh_until = BUSY
+    station.channel.send(pack(b"ECHO", b"left"))
+    lost.taken = where == "taken"
+    if where == "queued":
+        station.queue.append(lost)
+    started = time.monotonic()
+    while not lost.done:
+        if station.lead.get(0) is lost:
+            line._lead(station, lost)
+        else:
+            line._wait(station, lost)
+    assert time.monotonic() - started < 0.5
+    assert lost.result() == [b"x"]
+    assert not station.lead
+    assert line.ask(pack(b"ECHO", b"y"), None, READ) == b"y"

@@ -25,6 +25,8 @@ from nearcache.engines.redis.resp import MORE, PUSHES, ProtocolError
 
 IDLE_S = 1.0
 """A channel that was idle for longer is looked at before use."""
+BUSY = -1.0
+"""``fresh_until`` during an exchange; one that an interrupt tore off leaves it so."""
 AT_ONCE_BYTES = 32768
 """Several commands of so many bytes fit the buffers of both sides; more are sent while reading."""
 BIG_READ_BYTES = 1 << 20
@@ -83,7 +85,7 @@ class Channel:
 
     def usable(self, now: float) -> bool:
         """False if it was closed, has unread bytes, or belongs to another thread's hub."""
-        if self.closing:
+        if self.closing or self.fresh_until == BUSY:
             return False
         if now < self.fresh_until:
             return True
@@ -110,11 +112,13 @@ class Channel:
         Raises OSError (a timeout among them), EOFError, ProtocolError.
         """
         self.sent = 0
+        fresh_until, self.fresh_until = self.fresh_until, BUSY
         if count > 1 and len(data) > AT_ONCE_BYTES:
             self._send_while_reading(data, count, replies)
         else:
             self._send_all(data)
         self.read(count, replies)
+        self.fresh_until = fresh_until
 
     def finish(self, data: bytes, sent: int, reply: Any) -> Any:
         """The reply to a command of which so much was sent, and ``reply`` is what came."""

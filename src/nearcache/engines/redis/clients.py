@@ -27,7 +27,7 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from nearcache.engines.redis.connect import QUIET, connection_kwargs
+from nearcache.engines.redis.connect import PACKING, QUIET, connection_kwargs
 from nearcache.engines.redis.gate import AsyncGate
 from nearcache.engines.redis.loops import of_this_loop
 from nearcache.engines.redis.pool import AsyncFairPool, FairPool, once_here, too_late
@@ -152,7 +152,7 @@ def connection_arguments(target: Target, address: Address) -> dict[str, Any]:
         kind: Any = redis.UnixDomainSocketConnection
     else:
         kind = redis.SSLConnection if target.tls else redis.Connection
-    kwargs = {"retry": Retry(NoBackoff(), 0), "connection_class": kind}
+    kwargs = {"retry": Retry(NoBackoff(), 0), "connection_class": kind, **PACKING}
     return kwargs | connection_kwargs(target, address)
 
 

@@ -35,6 +35,23 @@ else:
     # They would move the connection to another server behind our back.
     QUIET = {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
+try:
+    import hiredis  # noqa: F401 - redis-py packs with it if it is there
+    from redis.connection import HiredisRespSerializer
+except ImportError:
+    PACKING: dict[str, Any] = {}
+else:
+
+    class _TextPacker(HiredisRespSerializer):
+        """hiredis (3.5) crashes where a signal handler raises while it packs an int."""
+
+        def pack(self, *words: Any) -> Any:
+            texts: list[Any] = [str(word) if type(word) is int else word for word in words]
+            return super().pack(*texts)
+
+    # For SELECT and HELLO, and for what the users of our clients send.
+    PACKING = {"command_packer": _TextPacker()}
+
 PING = b"*1\r\n$4\r\nPING\r\n"
 READ_BYTES = 65536
 GREETING_S = 0.1
@@ -105,7 +122,7 @@ def _socket(target: Target, address: Address) -> Any:
             raise ConnectionFailed(f"{address}: this process was forked while it connected")
         (own or kind.on_connect)(connection)
 
-    arguments = {"retry": Retry(NoBackoff(), 0), **kwargs, "redis_connect_func": greet}
+    arguments = {"retry": Retry(NoBackoff(), 0), **PACKING, **kwargs, "redis_connect_func": greet}
     try:
         owner = kind(**arguments)
     except TypeError as error:

@@ -22,6 +22,10 @@ L3  A channel whose exchange did not end as it should is closed, never used agai
 L4  Who gives up says ``abandoned`` first and looks at ``lead`` then; who hands on writes
     ``lead`` first and looks at ``abandoned`` then. Both may see the other: :meth:`resign` says
     which of them carries on.
+L5  An interrupt may come between any two operations. What it tears is done again from its start,
+    which does no harm: settling, waking, handing on. Interrupted once more, a leader may leave
+    waiters behind; they look around every ``LOOK_S``. Only a leader that could not even say
+    ``abandoned`` costs them their time limit, and is deposed.
 
 A request is sent twice only if it may be (``READ``, ``SAFE``), or if not a byte of it had left;
 once, and not after a timeout, as its caller has waited long enough by then.
@@ -46,14 +50,17 @@ from typing import Any
 
 from nearcache.engines.redis import faults
 from nearcache.engines.redis.breaker import breaker_of
-from nearcache.engines.redis.channel import IDLE_S, Channel
+from nearcache.engines.redis.channel import BUSY, IDLE_S, Channel
 from nearcache.engines.redis.connect import connect
 from nearcache.engines.redis.resp import MORE, ProtocolError, make_reader
 from nearcache.engines.redis.seats import let_them_come, release_all
-from nearcache.engines.redis.station import CLOSED, Request, Station, may_repeat, take
+from nearcache.engines.redis.station import CLOSED, Request, Station, gone, may_repeat, take
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, SAFE, Reply
 from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
+
+LOOK_S = 0.1
+"""How long a waiter sleeps before it looks whether anybody leads still."""
 
 _monotonic = time.monotonic
 
@@ -94,12 +101,13 @@ class SharedLine:
                 channel = station.channel
                 now = _monotonic()
                 if now < channel.fresh_until and self.breaker.quiet:
-                    channel.fresh_until = now + IDLE_S
+                    channel.fresh_until = BUSY
                     sent = channel.send(packed)
                     channel.feed(channel.recv(65536))
                     reply = channel.gets()
                     if reply is MORE or sent != len(packed) or channel.has_data():
                         reply = channel.finish(packed, sent, reply)
+                    channel.fresh_until = now + IDLE_S
                     if not station.queue:
                         del lead[0]
                         if not station.queue or lead.setdefault(0, me) is not me:  # L2
@@ -134,9 +142,7 @@ class SharedLine:
                 else:
                     self._wait(station, request)
         except BaseException:
-            request.abandoned = True  # L4
-            if lead.get(0) is request and request.resign():
-                station.hand_on(request)
+            self._give_up(station, request)
             raise
         return request.result()
 
@@ -144,10 +150,14 @@ class SharedLine:
         """Returns when there is something to do, or raises ReplyTimeout."""
         leader, rounds = station.lead.get(0), station.rounds
         received = station.channel.received
-        if request.wake.acquire(timeout=self._wait_s) or request.done:
-            return
-        if station.lead.setdefault(0, request) is request:
-            return  # a leader was interrupted twice, and left us behind
+        late_at = _monotonic() + self._wait_s
+        while (left_s := late_at - _monotonic()) > 0:
+            if request.wake.acquire(timeout=min(left_s, LOOK_S)) or request.done:
+                return
+            now_leads = station.lead.setdefault(0, request)
+            if now_leads is request or gone(now_leads, request):
+                self._step_in(station, request)
+                return
         stuck = station.lead.get(0) is leader and station.rounds == rounds
         if stuck and station.channel.received == received:
             self._depose(station)
@@ -158,6 +168,19 @@ class SharedLine:
         )
         raise faults.uncertain(late) if request.taken and request.safety == ONCE else late
 
+    def _step_in(self, station: Station, request: Request) -> None:
+        """Leads where nobody did: a leader was interrupted twice, and left us behind."""
+        station.lead[0] = request
+        if request.done:  # or it was just leaving
+            station.hand_on(request)
+        elif request not in station.queue:
+            self._settle(station, [request], [], int(request.taken), KeyboardInterrupt())
+
+    def _give_up(self, station: Station, request: Request) -> None:
+        request.abandoned = True  # L4
+        if station.lead.get(0) is request and request.resign(request):
+            station.hand_on(request)
+
     # ---- leading
 
     def _lead(self, station: Station, request: Request) -> None:
@@ -167,11 +190,14 @@ class SharedLine:
 
     def _round(self, station: Station) -> None:
         """Everybody's commands in one write, everybody's replies from as few reads as it takes."""
-        batch = take(station.queue)
+        batch: list[Request] = []
         replies: list[Reply] = []
         station.rounds += 1
         channel = CLOSED
         try:
+            if station.channel.fresh_until == BUSY:
+                station.leave()
+            take(station.queue, batch)
             if station.leaving is not CLOSED:
                 batch = self._drain(station, batch)
             channel = self._channel(station)
@@ -179,24 +205,38 @@ class SharedLine:
                 request.taken = True
             data = b"".join([request.packed for request in batch])
             channel.exchange(data, sum([request.count for request in batch]), replies)
-        except BaseException as error:
-            broken = isinstance(error, BROKEN)
-            if channel is CLOSED:
-                self._no_channel(station, batch, error)
-            else:
-                station.drop() if broken else station.leave()
-                self._settle(station, batch, replies, channel.sent, error)
-            if not broken:
-                raise
-        else:
             at = 0
             for request in batch:
                 request.settle(replies[at : at + request.count])
                 at += request.count
             station.waking = release_all([request.wake for request in batch])
+        except BaseException as error:
+            try:
+                self._broke(station, channel, batch, replies, error)
+            except BaseException:
+                self._broke(station, channel, batch, replies, error)  # L5
+                raise
+            if not isinstance(error, BROKEN):
+                raise
+        else:
             self._counts["combined"] += len(batch)
             if not self.breaker.quiet:
                 self.breaker.succeeded()
+
+    def _broke(
+        self,
+        station: Station,
+        channel: Any,
+        batch: list[Request],
+        replies: list[Reply],
+        error: BaseException,
+    ) -> None:
+        if channel is CLOSED:
+            self._no_channel(station, batch, error)
+            return
+        if station.channel is channel:
+            station.drop() if isinstance(error, BROKEN) else station.leave()
+        self._settle(station, batch, replies, channel.sent, error)
 
     def _drain(self, station: Station, batch: list[Request]) -> list[Request]:
         """Ends the connection that a leader was torn from; what can still be asked of the batch."""
@@ -239,12 +279,16 @@ class SharedLine:
     def _no_channel(self, station: Station, batch: list[Request], error: BaseException) -> None:
         """No connection could be made: the same for all who wait, as it is for those to come."""
         if not isinstance(error, EngineError):
-            station.queue.extendleft(reversed(batch))
+            queued = set(station.queue)
+            back = [each for each in batch if each not in queued and not each.done]
+            station.queue.extendleft(reversed(back))
+            release_all([each.wake for each in batch if each.done])
             return
         if not station.dead:
             self.breaker.failed(error)
         while station.queue:
-            batch.append(station.queue.popleft())
+            batch.append(station.queue[0])
+            station.queue.popleft()
         for request in batch:
             request.settle([], faults.again(error))
         release_all([request.wake for request in batch])
@@ -268,14 +312,16 @@ class SharedLine:
                 f"{self.name}: the connection was dropped, as another caller was interrupted"
             )
         again = []
+        queued = set(station.queue)
         at = start = 0
         for request in batch:
             end = at + request.count
             left = start < sent
-            if end <= len(replies):
+            if request in queued:
+                request.again = True  # we were interrupted here, and come again
+            elif end <= len(replies):
                 request.settle(replies[at:end])
             elif may_repeat(request, left, reason):
-                request.again = True
                 again.append(request)
             else:
                 once = left and request.safety == ONCE
@@ -283,30 +329,30 @@ class SharedLine:
             at, start = end, start + len(request.packed)
         self._counts["again"] += len(again)
         station.queue.extendleft(reversed(again))
+        for request in again:
+            request.again = True
         release_all([request.wake for request in batch if request.done])
 
     def _stumbled(
         self, station: Station, me: Any, request: Request, sent: int, error: BaseException
     ) -> Reply:
         """What ``ask`` does after an error of its short way, while it leads."""
-        if isinstance(error, EngineError):  # nothing was sent: the circuit is open
-            station.hand_on(me)
-            raise error
-        channel = station.channel
-        if not isinstance(error, BROKEN):
-            station.leave()
-            station.hand_on(me)
-            raise error
-        station.drop()
-        # An error of `send` itself leaves `sent` at 0; a TLS socket may have sent some of it.
-        self._settle(station, [request], [], sent or int(not channel.kernel), error)
-        station.lead[0] = request
         try:
+            if isinstance(error, EngineError):  # nothing was sent: the circuit is open
+                raise error
+            channel = station.channel
+            if not isinstance(error, BROKEN):
+                station.leave()
+                raise error
+            station.drop()
+            # An error of `send` itself leaves `sent` at 0; a TLS socket may have sent some of it.
+            self._settle(station, [request], [], sent or int(not channel.kernel), error)
+            station.lead[0] = request
             self._lead(station, request)
         except BaseException:
-            request.abandoned = True  # L4
-            if station.lead.get(0) is request and request.resign():
-                station.hand_on(request)
+            self._give_up(station, request)
+            if station.lead.get(0) is me:
+                station.hand_on(me)
             raise
         return request.result()[0]
 
@@ -324,10 +370,11 @@ class SharedLine:
         """Drops the connection; if it is in use, as soon as it is not."""
         station, me = self._station, [None]
         station.channel.closing = True
-        if station.lead.setdefault(0, me) is me:
-            try:
+        try:
+            if station.lead.setdefault(0, me) is me:
                 station.close()
-            finally:
+        finally:
+            if station.lead.get(0) is me:
                 station.hand_on(me)
 
     def stats(self) -> dict[str, int]:

@@ -41,20 +41,16 @@ class Request:
         self.replies: list[Reply] = []
         self.error: EngineError | None = None
         self.done = self.abandoned = self.again = self.taken = False
-        self.turn = [None]
+        self.turn: dict[int, Any] = {}
         self.wake = new_seat()
 
     def settle(self, replies: list[Reply], error: EngineError | None = None) -> None:
         self.replies, self.error = replies, error
         self.done = True
 
-    def resign(self) -> bool:
+    def resign(self, to: Any) -> bool:
         """True for the first who asks: it passes on a lead that nobody here will use."""
-        try:
-            self.turn.pop()
-        except IndexError:
-            return False
-        return True
+        return self.turn.setdefault(0, to) is to
 
     def result(self) -> list[Reply]:
         error, self.error = self.error, None
@@ -108,8 +104,9 @@ class Station:
 
     def leave(self) -> None:
         """Gives the channel up in the middle of an exchange, for the next leader to drain."""
-        self.leaving.close()
-        self.leaving, self.channel = self.channel, CLOSED
+        if self.channel is not CLOSED:
+            self.leaving.close()
+            self.leaving, self.channel = self.channel, CLOSED
 
     def close(self) -> None:
         self.drop()
@@ -117,7 +114,18 @@ class Station:
         leaving.close()
 
     def hand_on(self, me: Any) -> None:
-        """The first who waits leads on; ``me`` leads until now."""
+        """The first who waits leads on; ``me`` leads until now. Interrupts are raised after it."""
+        try:
+            self._hand_on(me, me)
+        except BaseException:
+            leader = self.lead.setdefault(0, me)
+            if leader is me or gone(leader, me):
+                self._hand_on(leader, me)
+            elif isinstance(leader, Request):
+                release_all([leader.wake])  # perhaps again
+            raise
+
+    def _hand_on(self, me: Any, first: Any) -> None:
         lead, queue = self.lead, self.queue
         while True:
             if not queue:
@@ -131,12 +139,19 @@ class Station:
                 if not me.abandoned:
                     release_all([me.wake])
                     return
-                if not me.resign():  # L4
+                if not me.resign(first):  # L4
                     return
 
 
-def take(queue: deque[Request]) -> list[Request]:
-    batch: list[Request] = []
+def gone(leader: Any, to: Any) -> bool:
+    """True if the leader was interrupted and is led for by ``to`` from now on."""
+    if not isinstance(leader, Request) or leader.done:
+        return False
+    return leader.abandoned and leader.resign(to)
+
+
+def take(queue: deque[Request], batch: list[Request]) -> None:
+    """Moves the next round from the queue; an interrupt may leave one request in both."""
     commands = size = 0
     while queue:
         request = queue[0]
@@ -144,10 +159,9 @@ def take(queue: deque[Request]) -> list[Request]:
         size += len(request.packed)
         if batch and (commands > BATCH_COMMANDS or size > BATCH_BYTES):
             break
-        queue.popleft()
-        if not request.abandoned:
+        if not request.abandoned and not request.done:
             batch.append(request)
-    return batch
+        queue.popleft()
 
 
 def may_repeat(request: Request, left: bool, reason: EngineError) -> bool:
