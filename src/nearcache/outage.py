@@ -17,10 +17,10 @@ is taken, and begins ``refused`` if not.
 from __future__ import annotations
 
 import logging
-import threading
 
 from nearcache.clock import Clock, SystemClock
 from nearcache.errors import ServerNotReady
+from nearcache.process import Mutex
 
 logger = logging.getLogger("nearcache.outage")
 
@@ -37,14 +37,14 @@ class Outage:
         self.forgiven = 0
         self._name = name
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
+        self._mutex = Mutex()
         self._writes = 0  # of those forgiven
         self._on_from = self._refused_from = (0.0, 0, 0)
 
     def forgive(self, error: Exception, write: bool = False) -> None:
         """An error that the caller is not told of."""
         not_ready = isinstance(error, ServerNotReady)
-        with self._lock:
+        with self._mutex.now():
             begun = (self._clock.monotonic_s(), self.forgiven, self._writes)
             self.forgiven += 1
             self._writes += write
@@ -65,7 +65,7 @@ class Outage:
 
     def end(self) -> None:
         """It answered, which says nothing about writes."""
-        with self._lock:
+        with self._mutex.now():
             if not self.on:
                 return
             since_s, forgiven, writes = self._on_from
@@ -76,7 +76,7 @@ class Outage:
     def end_of_writes(self) -> None:
         """It took a write, so it answers as well."""
         self.end()
-        with self._lock:
+        with self._mutex.now():
             since_s, _, writes = self._refused_from
             refused, self.refused, self.drops = self.refused, False, self.on
             dropped = self._writes - writes
