@@ -5,6 +5,7 @@ gevent changes the whole interpreter. Only calls that began and ended inside the
 time count; the callers were all there before it began.
 
     greenlets  5,000, as in the project's second seed: a pool of 100, waiting for 1 s at most
+    pings      the same with PING, as there: no Django, no value
     tasks      1,000 asyncio tasks; the peer has a pool of 50
     threads    32; the peer has a pool of 50
 """
@@ -21,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 GREENLETS, TASKS, THREADS = 5000, 1000, 32
-POOL = {"greenlets": 100, "tasks": 50, "threads": 50}
+POOL = {"greenlets": 100, "pings": 100, "tasks": 50, "threads": 50}
 WAIT_S = 1.0
 KEY = ":1:S"
 
@@ -44,13 +45,12 @@ class Tally:
 
 def main() -> None:
     crowd, who, path, seconds = sys.argv[1:5]
-    if crowd == "greenlets":
+    if crowd in ("greenlets", "pings"):
         from gevent import monkey
 
         monkey.patch_all()
-    tally = {"greenlets": greenlets, "tasks": tasks, "threads": threads}[crowd](
-        who, path, float(seconds)
-    )
+    works = {"greenlets": greenlets, "pings": pings, "tasks": tasks, "threads": threads}
+    tally = works[crowd](who, path, float(seconds))
     print(json.dumps(asdict(tally)))
 
 
@@ -81,20 +81,45 @@ def asking(who: str, path: str, pool: int) -> Callable[[], Any]:
         ours = cache(path)
         assert ours.get("S") is not None
         return lambda: ours.get("S")
+    client = peer(path, pool)
+    assert client.get(KEY)
+    return lambda: client.get(KEY)
+
+
+def peer(path: str, pool: int) -> Any:
     import redis
 
     connections = redis.BlockingConnectionPool.from_url(
         f"unix://{path}", max_connections=pool, timeout=WAIT_S
     )
-    client = redis.Redis(connection_pool=connections)
-    assert client.get(KEY)
-    return lambda: client.get(KEY)
+    return redis.Redis(connection_pool=connections)
+
+
+def pinging(who: str, path: str, pool: int) -> Callable[[], Any]:
+    """One PING: ours through the engine, the peer's through its client."""
+    if who == "ours":
+        ask = cache(path).engine.topology.ask
+        packed = b"*1\r\n$4\r\nPING\r\n"
+        assert ask(packed) == b"PONG"
+        return lambda: ask(packed)
+    client = peer(path, pool)
+    assert client.ping()
+    ping: Callable[[], Any] = client.ping
+    return ping
 
 
 def greenlets(who: str, path: str, seconds: float) -> Tally:
+    return _in_greenlets(asking(who, path, POOL["greenlets"]), seconds)
+
+
+def pings(who: str, path: str, seconds: float) -> Tally:
+    return _in_greenlets(pinging(who, path, POOL["pings"]), seconds)
+
+
+def _in_greenlets(ask: Callable[[], Any], seconds: float) -> Tally:
     import gevent
 
-    tally, ask = Tally(), asking(who, path, POOL["greenlets"])
+    tally = Tally()
     crowd = [gevent.spawn(_loop, tally, ask) for _ in range(GREENLETS)]
     gevent.sleep(0.5)
     _measure(tally, seconds, gevent.sleep)

@@ -16,9 +16,9 @@ from typing import Any
 from bench.processes import in_children
 
 ROUNDS = 3
-SECONDS = {"greenlets": 6.0, "tasks": 3.0, "threads": 3.0}
-PAUSES_S = (0.002, 0.0)
-AT_LEAST = {"greenlets": 12, "tasks": 12, "threads": 3}
+SECONDS = {"greenlets": 6.0, "pings": 6.0, "tasks": 3.0, "threads": 3.0}
+PAUSES_S = (0.010, 0.002, 0.0)
+AT_LEAST = {"greenlets": 12, "pings": 12, "tasks": 12, "threads": 3}
 HOLDERS = 8
 CONTENDED_S = 3.0
 HOLD_S = 0.0005

@@ -178,7 +178,7 @@ def delete_pattern(redis_path: str) -> Pattern:
         for number in range(PATTERN_ROUNDS):
             for alias in random.Random(number).sample(sorted(took), 2):
                 _fill(server, "" if alias == "redis" else "dr")
-                server.config_set("slowlog-log-slower-than", 1000)
+                server.config_set("slowlog-log-slower-than", 50)
                 server.slowlog_reset()
                 began = time.perf_counter()
                 deleted = by_alias[alias].delete_pattern("doomed:*")

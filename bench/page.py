@@ -26,6 +26,7 @@ redis-py.
 
 CROWDS = {
     "greenlets": "5,000 greenlets, 1 s timeout, against a pool of 100",
+    "pings": "5,000 greenlets, PING without Django, against a pool of 100",
     "tasks": "1,000 asyncio tasks, against a pool of 50",
     "threads": "32 threads, against a pool of 50",
 }
