@@ -559,8 +559,7 @@ def test_200_short_loops_leave_nothing_behind(server: Server) -> None:
         assert asyncio.run(main()) == b"PONG"
         wait_until(lambda: not ids_of(server))
     gc.collect()  # a ResourceWarning would be an error
-    assert sum(of() is not None for of in line._by_loop.values()) <= 1
-    assert len(line._by_loop) < 20  # what the collector left late goes with the next loop
+    assert len(line._by_loop) <= 1
 
 
 def test_loops_of_async_to_sync_leave_nothing_behind(server: Server) -> None:

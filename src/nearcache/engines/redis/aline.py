@@ -103,10 +103,13 @@ class AsyncLine:
         # Identities are used again: a new loop may stand where a forgotten one stood.
         if line is None or line.loop is not loop:
             line = of_this_loop(("redis line", id(self)), lambda: LoopLine(self, loop))
-            alive = {each: of for each, of in list(self._by_loop.items()) if of() is not None}
-            # A loop of another thread that gets lost here is looked up once more.
-            self._by_loop = alive | {id(loop): weakref.ref(line)}
+            self._by_loop[id(loop)] = weakref.ref(line, self._gone)
         return line
+
+    def _gone(self, reference: weakref.ref[LoopLine]) -> None:
+        for identity, known in list(self._by_loop.items()):
+            if known is reference:  # not a new loop's that stands where this one stood
+                self._by_loop.pop(identity, None)
 
     def close(self) -> None:
         """Drops the connections of all loops; the next request makes new ones."""
