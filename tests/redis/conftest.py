@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,17 +28,9 @@ def missing(message: str) -> None:
     pytest.skip(f"NOT TESTED: {message}")
 
 
-@pytest.fixture(scope="session")
-def server_directory() -> Iterator[Path]:
-    """Short: the path of a unix socket may have 107 bytes."""
-    directory = Path(tempfile.mkdtemp(prefix="nc-redis-"))
-    yield directory
-    shutil.rmtree(directory)
-
-
 @pytest.fixture(scope="module")
-def shared_server(server_directory: Path) -> Iterator[Server]:
-    with running(server_directory) as server:
+def shared_server(redis_directory: Path) -> Iterator[Server]:
+    with running(redis_directory) as server:
         yield server
 
 
@@ -77,8 +67,8 @@ def asker(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Plain]]:
 
 
 @pytest.fixture(scope="session")
-def shared_cluster(server_directory: Path, either: dict[str, Any]) -> Iterator[ClusterServers]:
-    with running_cluster(server_directory, **either) as cluster:
+def shared_cluster(redis_directory: Path, either: dict[str, Any]) -> Iterator[ClusterServers]:
+    with running_cluster(redis_directory, **either) as cluster:
         yield cluster
 
 
@@ -91,21 +81,21 @@ def cluster(shared_cluster: ClusterServers) -> ClusterServers:
 
 
 @pytest.fixture
-def trio(server_directory: Path) -> Iterator[Sentinels]:
+def trio(redis_directory: Path) -> Iterator[Sentinels]:
     """Three sentinels, a primary, a replica: its own for each test."""
-    with running_sentinels(server_directory) as sentinels:
+    with running_sentinels(redis_directory) as sentinels:
         yield sentinels
 
 
 @pytest.fixture
-def pair(server_directory: Path) -> Iterator[list[Server]]:
+def pair(redis_directory: Path) -> Iterator[list[Server]]:
     """A primary and a replica, without sentinels."""
-    with replicated(server_directory) as servers:
+    with replicated(redis_directory) as servers:
         yield servers
 
 
 @pytest.fixture(scope="session")
-def certificates(server_directory: Path) -> Certificates:
-    directory = server_directory / "certificates"
+def certificates(redis_directory: Path) -> Certificates:
+    directory = redis_directory / "certificates"
     directory.mkdir()
     return Certificates(directory)

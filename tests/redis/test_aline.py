@@ -295,8 +295,8 @@ def test_a_loop_kept_busy_takes_what_has_come_meanwhile(server: Server) -> None:
         scope["kept_busy"](line_of(server, read_timeout_s=0.1), server.pause, server.resume, runner)
 
 
-def test_a_large_value_may_take_longer_than_the_timeout(server_directory: Path) -> None:
-    path = str(server_directory / "slow.sock")
+def test_a_large_value_may_take_longer_than_the_timeout(redis_directory: Path) -> None:
+    path = str(redis_directory / "slow.sock")
     line, value = line_to(Address(path=path), read_timeout_s=0.3), b"x" * (4 << 20)
 
     def take_slowly(listening: socket.socket) -> None:

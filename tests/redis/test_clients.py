@@ -25,14 +25,14 @@ from tests.redis.servers import Certificates, free_port, running
 
 
 @pytest.fixture(scope="module")
-def cluster(server_directory: Path) -> Iterator[ClusterServers]:
-    with running_cluster(server_directory) as made:
+def cluster(redis_directory: Path) -> Iterator[ClusterServers]:
+    with running_cluster(redis_directory) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def sentinels(server_directory: Path) -> Iterator[Sentinels]:
-    with running_sentinels(server_directory, password="secret") as made:
+def sentinels(redis_directory: Path) -> Iterator[Sentinels]:
+    with running_sentinels(redis_directory, password="secret") as made:
         yield made
 
 
@@ -128,10 +128,10 @@ def test_the_clients_of_sentinels_follow_the_primary(sentinels: Sentinels) -> No
         assert (there.get("key"), there.get("akey")) == (b"after", b"after")
 
 
-def test_tls_with_a_user_and_a_database(server_directory: Path) -> None:
-    certificates, port = Certificates(server_directory), free_port()
+def test_tls_with_a_user_and_a_database(redis_directory: Path) -> None:
+    certificates, port = Certificates(redis_directory), free_port()
     options = (*certificates.options(port), "--user", "me", "on", ">secret", "~*", "+@all")
-    with running(server_directory, *options):
+    with running(redis_directory, *options):
         address = Address(host="localhost", port=port)
         target = Target(
             addresses=(address,),

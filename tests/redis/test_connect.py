@@ -148,8 +148,8 @@ def test_a_frozen_server_takes_one_time_limit(server: Server) -> None:
 
 
 @pytest.fixture(scope="module")
-def guarded(server_directory: Path) -> Iterator[Server]:
-    server = Server(server_directory, ("--requirepass", SECRET))
+def guarded(redis_directory: Path) -> Iterator[Server]:
+    server = Server(redis_directory, ("--requirepass", SECRET))
     server.start()
     try:
         server.wait_ready(password=SECRET)
@@ -255,9 +255,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 @pytest.fixture(scope="module")
-def tls_address(server_directory: Path, files: Certificate) -> Iterator[Address]:
+def tls_address(redis_directory: Path, files: Certificate) -> Iterator[Address]:
     port = free_port()
-    with running(server_directory, "--tls-port", str(port), *files.server_arguments):
+    with running(redis_directory, "--tls-port", str(port), *files.server_arguments):
         yield Address(host="127.0.0.1", port=port)
 
 

@@ -109,8 +109,8 @@ def test_an_outage_costs_microseconds(engine: Engine) -> None:
 
 
 @pytest.fixture
-def guarded(server_directory: Path) -> Iterator[Server]:
-    with running(server_directory, "--requirepass", SECRET) as server:
+def guarded(redis_directory: Path) -> Iterator[Server]:
+    with running(redis_directory, "--requirepass", SECRET) as server:
         server.ask("ACL", "SETUSER", "me", "on", f">{SECRET}", "~mine:*", "+@all", password=SECRET)
         yield server
 
@@ -137,10 +137,10 @@ def test_a_database_that_is_not_there(server: Server, engine: Engine) -> None:
     fails(engine(server, database=99), errors.ServerMisconfigured, "fewer databases")
 
 
-def test_a_node_of_a_cluster(server_directory: Path, engine: Engine) -> None:
+def test_a_node_of_a_cluster(redis_directory: Path, engine: Engine) -> None:
     more = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     file = ("--cluster-config-file", f"lonely-{free_port()}.conf")
-    with running(server_directory, *more, *file) as node:
+    with running(redis_directory, *more, *file) as node:
         fails(engine(node, database=1), errors.ServerMisconfigured, "database 0 only")
 
 
@@ -150,10 +150,10 @@ def test_tls_where_there_is_none(server: Server, engine: Engine) -> None:
 
 
 def test_no_tls_where_there_is(
-    server_directory: Path, certificates: Certificates, engine: Engine
+    redis_directory: Path, certificates: Certificates, engine: Engine
 ) -> None:
     number = free_port()
-    with running(server_directory, *certificates.options(number)):
+    with running(redis_directory, *certificates.options(number)):
         fails(engine(port(number)), errors.ServerMisconfigured, "speaks TLS", "rediss://")
 
 
@@ -224,9 +224,9 @@ def reply_of(run: Any, *words: Any) -> Any:
         return error
 
 
-def test_a_server_that_loads_its_data(server_directory: Path, engine: Engine) -> None:
+def test_a_server_that_loads_its_data(redis_directory: Path, engine: Engine) -> None:
     number = free_port()
-    with running(server_directory, "--dbfilename", f"{number}.rdb") as server:
+    with running(redis_directory, "--dbfilename", f"{number}.rdb") as server:
         server.client().mset({f"key:{n}": "value" for n in range(20_000)})
         server.ask("SAVE")
         server.kill()
@@ -251,8 +251,8 @@ def test_a_server_that_loads_its_data(server_directory: Path, engine: Engine) ->
         wait_for(lambda: reply_of(run, "get", b"key:1") == b"value", "loaded")
 
 
-def test_a_full_server(server_directory: Path, engine: Engine) -> None:
-    with running(server_directory, "--maxmemory-policy", "noeviction") as server:
+def test_a_full_server(redis_directory: Path, engine: Engine) -> None:
+    with running(redis_directory, "--maxmemory-policy", "noeviction") as server:
         run = engine(server)
         assert run("set", b"key", b"value", None)
         server.ask("CONFIG", "SET", "maxmemory", "1")
@@ -278,17 +278,17 @@ def test_a_replica_without_its_primary(pair: list[Server], engine: Engine) -> No
     fails(engine(pair[1]), errors.ServerNotReady, "MASTERDOWN")
 
 
-def test_too_many_clients(server_directory: Path, engine: Engine) -> None:
-    with running(server_directory, "--maxclients", "1") as server:
+def test_too_many_clients(redis_directory: Path, engine: Engine) -> None:
+    with running(redis_directory, "--maxclients", "1") as server:
         with server.client(protocol=2) as only:
             only.ping()
             fails(engine(server), errors.ServerNotReady, "maxclients")
         wait_for(lambda: reply_of(engine(server), "get", b"key") is None, "room for one")
 
 
-def test_a_server_that_cannot_save(server_directory: Path, engine: Engine) -> None:
+def test_a_server_that_cannot_save(redis_directory: Path, engine: Engine) -> None:
     more = ("--save", "3600 1", "--enable-protected-configs", "yes")
-    with running(server_directory, *more) as server:
+    with running(redis_directory, *more) as server:
         run = engine(server)
         server.ask("CONFIG", "SET", "dir", "/proc")
         server.ask("SET", "key", "value")
@@ -298,8 +298,8 @@ def test_a_server_that_cannot_save(server_directory: Path, engine: Engine) -> No
             run("set", b"key", b"value", None)
 
 
-def test_a_script_that_does_not_end(server_directory: Path, engine: Engine) -> None:
-    with running(server_directory, "--busy-reply-threshold", "1") as server:
+def test_a_script_that_does_not_end(redis_directory: Path, engine: Engine) -> None:
+    with running(redis_directory, "--busy-reply-threshold", "1") as server:
         run = engine(server)
         assert run("get", b"key") is None
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as busy:

@@ -82,10 +82,10 @@ def test_a_child_that_asks_nothing_says_nothing_on_the_parents_connection(
 
 
 def test_tls_is_not_ended_by_a_child(
-    tmp_path_factory: pytest.TempPathFactory, server_directory: Path
+    tmp_path_factory: pytest.TempPathFactory, redis_directory: Path
 ) -> None:
     files, port = certificate(tmp_path_factory.mktemp("tls")), free_port()
-    with running(server_directory, "--tls-port", str(port), *files.server_arguments):
+    with running(redis_directory, "--tls-port", str(port), *files.server_arguments):
         trust = (("ssl_ca_certs", str(files.cert)),)
         target = Target(tls=True, connection_kwargs=trust, read_timeout_s=5.0)
         line = SharedLine(target, Address(host="127.0.0.1", port=port))

@@ -159,10 +159,10 @@ def queue_behind(line: SharedLine, server: Server, commands: list[bytes]) -> lis
 
 
 def test_tls_carries_large_pipelines_both_ways(
-    tmp_path_factory: pytest.TempPathFactory, server_directory: Any, lines: list[SharedLine]
+    tmp_path_factory: pytest.TempPathFactory, redis_directory: Any, lines: list[SharedLine]
 ) -> None:
     files, port = certificate(tmp_path_factory.mktemp("tls")), free_port()
-    with running(server_directory, "--tls-port", str(port), *files.server_arguments):
+    with running(redis_directory, "--tls-port", str(port), *files.server_arguments):
         trust = (("ssl_ca_certs", str(files.cert)),)
         address = Address(host="127.0.0.1", port=port)
         line = line_to(lines, address, tls=True, connection_kwargs=trust)
@@ -407,9 +407,9 @@ def test_an_outage_costs_microseconds_after_three_failures(lines: list[SharedLin
 
 
 def test_after_an_outage_the_first_probe_brings_it_back(
-    server_directory: Any, lines: list[SharedLine], eventually: Eventually
+    redis_directory: Any, lines: list[SharedLine], eventually: Eventually
 ) -> None:
-    with running(server_directory) as server:
+    with running(redis_directory) as server:
         line = line_to(lines, server, breaker_s=0.02)
         assert line.ask(pack(b"PING")) == b"PONG"
         server.kill()

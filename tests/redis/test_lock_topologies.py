@@ -24,8 +24,8 @@ Eventually = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture(scope="module")
-def cluster(server_directory: Path) -> Iterator[ClusterServers]:
-    with running_cluster(server_directory) as servers:
+def cluster(redis_directory: Path) -> Iterator[ClusterServers]:
+    with running_cluster(redis_directory) as servers:
         yield servers
 
 
@@ -39,8 +39,8 @@ def on_cluster(cluster: ClusterServers) -> Iterator[RedisEngine]:
 
 
 @pytest.fixture
-def sentinels(server_directory: Path) -> Iterator[Sentinels]:
-    with running_sentinels(server_directory) as servers:
+def sentinels(redis_directory: Path) -> Iterator[Sentinels]:
+    with running_sentinels(redis_directory) as servers:
         yield servers
 
 

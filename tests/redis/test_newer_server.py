@@ -22,8 +22,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def one_of_each(server_directory: Path, either: dict[str, Any]) -> Iterator[Server]:
-    with running(server_directory, **either) as server:
+def one_of_each(redis_directory: Path, either: dict[str, Any]) -> Iterator[Server]:
+    with running(redis_directory, **either) as server:
         yield server
 
 

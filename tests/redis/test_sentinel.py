@@ -142,8 +142,8 @@ def test_an_unknown_service(trio: Sentinels, asker: Ask) -> None:
         ask("GET", "key")
 
 
-def test_sentinels_have_a_password_of_their_own(server_directory: Path, asker: Ask) -> None:
-    with running_sentinels(server_directory, password="theirs") as trio:
+def test_sentinels_have_a_password_of_their_own(redis_directory: Path, asker: Ask) -> None:
+    with running_sentinels(redis_directory, password="theirs") as trio:
         ask = asker(open_trio(trio, sentinel_password="theirs"))
         assert ask("PING") == b"PONG"
         ask = asker(open_trio(trio, sentinel_password="wrong", password="wrong"))

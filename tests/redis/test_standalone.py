@@ -62,10 +62,10 @@ def test_a_client_of_redis_py_for_the_rest(server: Server) -> None:
 
 
 def test_a_name_that_leads_elsewhere_after_a_failover_is_followed(
-    pair: list[Server], server_directory: Path, asker: Ask
+    pair: list[Server], redis_directory: Path, asker: Ask
 ) -> None:
     primary, replica = pair
-    name = server_directory / "name.sock"  # as a DNS name or a floating address
+    name = redis_directory / "name.sock"  # as a DNS name or a floating address
     os.symlink(primary.path, name)
     ask = asker(Standalone(Target(addresses=(Address(path=str(name)),))))
     assert ask("SET", "key", "value") == b"OK"

@@ -19,9 +19,9 @@ Ask = Callable[[Any], Plain]
 
 
 @pytest.fixture(scope="module")
-def secure(server_directory: Path, certificates: Certificates) -> Iterator[tuple[int, Server]]:
+def secure(redis_directory: Path, certificates: Certificates) -> Iterator[tuple[int, Server]]:
     number = free_port()
-    with running(server_directory, *certificates.options(number)) as server:
+    with running(redis_directory, *certificates.options(number)) as server:
         yield number, server
 
 
@@ -68,11 +68,11 @@ def test_another_server_than_the_name_says(
 
 
 def test_certificates_of_clients(
-    server_directory: Path, certificates: Certificates, asker: Ask
+    redis_directory: Path, certificates: Certificates, asker: Ask
 ) -> None:
     number = free_port()
     more = (*certificates.options(number), "--tls-auth-clients", "yes")
-    with running(server_directory, *more):
+    with running(redis_directory, *more):
         files = {"ssl_ca_certs": certificates.path("ca.crt")}
         ask = asker(open_one(f"rediss://localhost:{number}", **files))
         with pytest.raises((errors.ServerMisconfigured, errors.ConnectionFailed)):
@@ -86,11 +86,11 @@ def test_certificates_of_clients(
 
 
 @pytest.fixture(scope="module")
-def secure_cluster(server_directory: Path, certificates: Certificates) -> Iterator[int]:
+def secure_cluster(redis_directory: Path, certificates: Certificates) -> Iterator[int]:
     number = free_port()
     more = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--tls-cluster", "yes")
     file = ("--cluster-config-file", f"tls-{number}.conf")
-    with running(server_directory, *certificates.options(number), *more, *file) as node:
+    with running(redis_directory, *certificates.options(number), *more, *file) as node:
         node.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         wait_for(lambda: "cluster_state:ok" in node.ask("CLUSTER", "INFO"), "a cluster of one")
         yield number
