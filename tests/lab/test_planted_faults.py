@@ -23,7 +23,7 @@ def without_server(name: str) -> Candidate:
     """A candidate for a server, at an address where nobody listens."""
     (candidate,) = choose(CANDIDATES, [name])
     settings = {**candidate.settings, "LOCATION": f"127.0.0.1:{free_port()}"}
-    return replace(candidate, settings=settings, server=None)
+    return replace(candidate, settings=settings, servers=())
 
 
 def assert_failed(sample: Sample, name: str, reason: str) -> None:

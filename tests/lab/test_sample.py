@@ -38,7 +38,7 @@ def test_a_sample_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert again.about == json.loads(json.dumps(sample.about))
     assert again.candidates == sample.candidates
     old, new = sample.cells["locmem", "get", "S"], again.cells["locmem", "get", "S"]
-    assert new.medians == old.medians
+    assert new.points == old.points
     assert summarize(new) == summarize(old)
 
 
@@ -63,7 +63,7 @@ def test_merging_adds_up_counts_and_keeps_rounds_apart() -> None:
     merged = merge([small_sample(1), small_sample(2)])
     cell = merged.cells["locmem", "get", "S"]
     assert cell.count == 8000
-    assert sorted(cell.medians) == [0, 1, 2, 3]
+    assert sorted(cell.points) == [0, 1, 2, 3]
     assert cell.merged_histogram().get_total_count() == 8000
 
 
@@ -89,7 +89,7 @@ def test_a_file_of_another_format_is_refused_with_its_version(tmp_path: Path) ->
         read_sample(path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "<html>"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', "<html>"])
 def test_a_file_that_is_no_sample_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "wrong.json"
     path.write_text(text)

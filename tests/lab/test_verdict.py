@@ -79,7 +79,7 @@ def test_a_cache_that_keeps_copies_is_said_to_do_so() -> None:
     sample = made_up({"locmem": 2, "diskcache": 6})
     fresh = sample.cells["diskcache", "get_fresh", "S"]
     fresh.histograms.clear()
-    fresh.count = fresh.sum_ns = fresh.sum_squares = 0
+    fresh.count = fresh.sum = fresh.sum_squares = 0
     fresh.add_round(0, 0, [18_000] * 20)
     assert any("keeps what it has decoded" in s for s in recommend(Analysis(sample)).sentences)
 
@@ -96,7 +96,7 @@ def test_loud_noise_an_interruption_and_a_busy_machine_are_said_first() -> None:
 def test_twins_set_the_floor_of_their_own_kind() -> None:
     sample = made_up({"locmem": 2, "pymemcache-tcp": 30, "diskcache": 6}, noise=0.001)
     twin = sample.cells["pymemcache-tcp (twin)", "get", "S"]
-    for rounds in twin.medians.values():
+    for rounds in twin.points.values():
         rounds.update({number: value * 1.5 for number, value in rounds.items()})
     floors = Analysis(sample).floors
     assert floors["process"] < 0.04

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from functools import cached_property
 
-from nearcache.lab.model import NO_PAYLOAD, PAYLOAD_FREE
+from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Cell, Entry, Sample, Summary, summarize
 from nearcache.lab.stats import (
     LEAST_FLOOR,
@@ -91,9 +91,9 @@ class Analysis:
         """(operation, payload), in the order in which they were asked for."""
         about = self.sample.about
         names = [
-            (operation, payload)
-            for operation in about["operations"]
-            for payload in ([NO_PAYLOAD] if operation in PAYLOAD_FREE else about["payloads"])
+            (name, payload)
+            for name, operation in about["operations"].items()
+            for payload in ([NO_PAYLOAD] if operation["payload_free"] else about["payloads"])
         ]
         present = {(cell.operation, cell.payload) for cell in self.sample.cells.values()}
         return [name for name in names if name in present]
@@ -130,7 +130,7 @@ class Analysis:
                 continue
             effect, verdict = None, None
             if baseline is not None and entry.name != self.baseline:
-                effect, verdict = self._compare(entry, base, cell.medians, baseline.medians)
+                effect, verdict = self._compare(entry, base, cell.points, baseline.points)
             rows.append(Row(entry, cell, summarize(cell), effect, verdict))
         return sorted(rows, key=lambda row: row.summary.median)
 
@@ -152,7 +152,7 @@ class Analysis:
             other = self.sample.cells.get((twin.twin_of or "", operation, payload))
             if own and other:
                 # Only the size matters here, so a few draws do.
-                effect = effect_of(own.medians, other.medians, 20, self.rng)
+                effect = effect_of(own.points, other.points, 20, self.rng)
                 effects += [effect] if effect else []
         return effects
 
@@ -189,7 +189,7 @@ class Analysis:
             return {}
         points: dict[int, dict[int, float]] = {}
         some = next(iter(next(iter(complete.values())).values()))
-        for repetition, rounds in some.medians.items():
+        for repetition, rounds in some.points.items():
             for number in rounds:
                 costs = [_mixed(c, shares, repetition, number) for c in complete.values()]
                 if all(cost is not None for cost in costs):
@@ -244,7 +244,7 @@ def _mixed(
 ) -> float | None:
     total = 0.0
     for operation, share in shares.items():
-        value = cells[operation].medians.get(repetition, {}).get(number)
+        value = cells[operation].points.get(repetition, {}).get(number)
         if value is None:
             return None
         total += share * value

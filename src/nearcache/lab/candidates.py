@@ -57,7 +57,7 @@ def _redis(
         settings={"BACKEND": backend, "LOCATION": locations[kind]},
         needs=(*needs, HIREDIS) if with_c_parser else tuple(needs),
         hides=() if with_c_parser else ("hiredis",),
-        server="redis",
+        servers=("redis",),
         socket=kind,
         parser=parser,
     )
@@ -83,7 +83,7 @@ def _memcached(
         reach="host" if kind == "unix" else "network",
         settings={"BACKEND": backend, "LOCATION": locations[kind]},
         needs=(needs,),
-        server="memcached-unix" if kind == "unix" else "memcached-tcp",
+        servers=("memcached-unix" if kind == "unix" else "memcached-tcp",),
         socket=kind,
         note=note,
         recommendable=backend != PLAIN_BACKEND,

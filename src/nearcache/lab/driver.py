@@ -31,11 +31,10 @@ from typing import Protocol
 from nearcache.lab.candidates import fill
 from nearcache.lab.crew import Member
 from nearcache.lab.machine import measuring_cpu, pressure, steal_share
-from nearcache.lab.messages import Failed, Missing, Phase, Ready, Setup, Visit, Visited
-from nearcache.lab.model import NO_PAYLOAD, PAYLOAD_FREE, Candidate, Experiment, Plan
+from nearcache.lab.messages import Failed, Missing, Ready, Setup, Visit, Visited
+from nearcache.lab.model import NO_PAYLOAD, Candidate, Experiment, Operation, Plan
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import ServerMissing, Servers
-from nearcache.lab.stats import warm_up_count
 from nearcache.lab.stopping import Stopped, Stopping
 
 BATCH_BELOW_NS = 10_000  # two timestamps cost about 1 % of this
@@ -60,7 +59,7 @@ class Order:
     plan: Plan
     candidates: Sequence[Candidate]
     payloads: Sequence[str]
-    operations: Sequence[str]
+    operations: Sequence[Operation]
     seed: int
     binaries: Mapping[str, str] = field(default_factory=dict)
 
@@ -114,6 +113,7 @@ class Driver:
         self.rng = random.Random(order.seed)
         self.cpu = measuring_cpu()
         self.batches: dict[tuple[str, str, str], int] = {}
+        self.lowest: dict[str, float] = {}
         self.crew: list[Member] = []
         self.started = time.monotonic()
         self.deadline = math.inf
@@ -137,15 +137,14 @@ class Driver:
 
     def _start_servers(self) -> None:
         for candidate in self.order.candidates:
-            if candidate.server is None:
-                continue
-            self.progress.step(f"starting {candidate.server}")
-            try:
-                with self.stopping.deferred():
-                    server = self.servers.start(candidate.server)
-            except ServerMissing as missing:
-                self._out(candidate.name, Missing(str(missing), missing.install))
-            else:
+            for name in candidate.servers:
+                self.progress.step(f"starting {name}")
+                try:
+                    with self.stopping.deferred():
+                        server = self.servers.start(name)
+                except ServerMissing as missing:
+                    self._out(candidate.name, Missing(str(missing), missing.install))
+                    break
                 self.sample.about["servers"][server.name] = server.version
 
     def _repeat(self, repetition: int) -> None:
@@ -189,7 +188,13 @@ class Driver:
         server = self.servers.running.get(candidate.server) if candidate.server else None
         identity = f"{self.order.seed}:{self.directory.name}:{repetition}:{candidate.name}"
         return Setup(
-            candidate=replace(candidate, settings=fill(candidate.settings, places)),
+            candidate=replace(
+                candidate,
+                settings=fill(candidate.settings, places),
+                options=fill(candidate.options, places),
+            ),
+            subject=self.order.experiment.subject,
+            places=places,
             directory=str(directory),
             namespace=f"nearcache-lab:{_digest(identity)}",
             seed=self.order.seed,
@@ -220,7 +225,7 @@ class Driver:
     def _visit(self, candidate: Candidate, payload: str, round_id: str, learning: bool) -> Visit:
         # What does not depend on the payload is measured with the first one only.
         first = payload == self.order.payloads[0]
-        operations = [o for o in self.order.operations if first or o not in PAYLOAD_FREE]
+        operations = [o.name for o in self.order.operations if first or not o.payload_free]
         base = candidate.twin_of or candidate.name
         known = {o: self.batches.get((base, o, payload), 1) for o in operations}
         return Visit(
@@ -229,41 +234,36 @@ class Driver:
             round_id=round_id,
             phase_ns=int(self.order.plan.phase_ms * 1e6) // (2 if learning else 1),
             batch=known,
-            measure_stored=learning
-            and payload not in self.sample.candidates[candidate.name].stored,
+            learning=learning,
+            lowest=self.lowest,
         )
 
     def _learn(self, candidate: Candidate, payload: str, visited: Visited) -> None:
-        """From the unrecorded visit: batches and the bytes of an item."""
+        """From the unrecorded visit: batches, the bytes of an item, what all can serve."""
         entry = self.sample.candidates[candidate.name]
+        entry.facts |= visited.facts
         if visited.stored_bytes is not None:
             entry.stored[payload] = (visited.stored_bytes, visited.stored_how)
+        for name, value in visited.learned.items():
+            self.lowest[name] = min(value, self.lowest.get(name, math.inf))
         for phase in visited.phases:
             # Twins and later repetitions keep the first decision, or they could not be compared.
             key = (candidate.twin_of or candidate.name, phase.operation, payload)
-            if phase.samples_ns and key not in self.batches:
-                fast = median(phase.samples_ns) < BATCH_BELOW_NS
+            if phase.samples and key not in self.batches:
+                fast = median(phase.samples) < BATCH_BELOW_NS
                 self.batches[key] = BATCH if fast else 1
 
     def _record(self, name: str, payload: str, visited: Visited, record: tuple[int, int]) -> None:
-        self.sample.candidates[name].state = "measured"
+        entry = self.sample.candidates[name]
+        entry.state = "measured"
+        entry.facts |= visited.facts
+        asked = {operation.name: operation for operation in self.order.operations}
         for phase in visited.phases:
-            if phase.operation in self.order.operations:
-                self._record_phase(name, payload, phase, record, visited.refused)
-
-    def _record_phase(
-        self, name: str, payload: str, phase: Phase, record: tuple[int, int], refused: bool
-    ) -> None:
-        where = NO_PAYLOAD if phase.operation in PAYLOAD_FREE else payload
-        cell = self.sample.cell(name, phase.operation, where)
-        cell.batch = phase.batch
-        for count in ("calls", "hits", "misses", "errors", "refused"):
-            setattr(cell, count, getattr(cell, count) + getattr(phase, count))
-        if refused:
-            return  # how fast a store says no is not how fast it stores
-        warm_up = warm_up_count(phase.samples_ns)
-        cell.warm_up += warm_up
-        cell.add_round(*record, phase.samples_ns[warm_up:])
+            if phase.operation in asked:
+                where = NO_PAYLOAD if asked[phase.operation].payload_free else payload
+                cell = self.sample.cell(name, phase.operation, where)
+                cell.unit = asked[phase.operation].unit
+                cell.add_phase(*record, phase, refused=visited.refused)
 
     def _expel(self, member: Member, answer: Failed | Missing) -> None:
         self.crew.remove(member)

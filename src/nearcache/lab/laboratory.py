@@ -17,7 +17,6 @@ from nearcache.lab.machine import describe_machine, describe_versions, measuring
 from nearcache.lab.model import Candidate, Experiment
 from nearcache.lab.sample import Entry, Sample
 from nearcache.lab.stopping import Stopped
-from nearcache.lab.workloads import PAYLOADS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +42,19 @@ def prepare(experiment: Experiment, wish: Wish) -> Order:
         chosen = []
     baseline = choose(experiment.candidates, [experiment.baseline])
     chosen = [*baseline, *(c for c in chosen if c.name != experiment.baseline), *wish.extra]
+    operations = [operation.name for operation in experiment.operations]
+    asked = _known("operation", wish.operations, operations, operations)
     return Order(
         experiment=experiment,
         plan=experiment.plans[wish.plan],
         candidates=_with_twins(experiment, chosen),
-        payloads=_known("payload", wish.payloads, list(PAYLOADS), experiment.payloads),
-        operations=_known(
-            "operation", wish.operations, experiment.operations, experiment.operations
+        payloads=_known(
+            "payload",
+            wish.payloads,
+            list(experiment.payloads),
+            experiment.default_payloads or list(experiment.payloads),
         ),
+        operations=[operation for operation in experiment.operations if operation.name in asked],
         seed=wish.seed,
         binaries=wish.binaries,
     )
@@ -89,9 +93,10 @@ def new_sample(order: Order, command: str) -> Sample:
         "plan": vars(order.plan),
         "mix": dict(experiment.mix),
         "baseline": experiment.baseline,
-        "operations": list(order.operations),
-        "payloads": {letter: PAYLOADS[letter].title for letter in order.payloads},
+        "operations": {operation.name: vars(operation) for operation in order.operations},
+        "payloads": {name: experiment.payloads[name] for name in order.payloads},
         "contrasts": {title: list(pairs) for title, pairs in experiment.contrasts.items()},
+        "claims": [vars(claim) for claim in experiment.claims],
         "cannot_answer": list(experiment.cannot_answer),
     }
     return Sample(about, {c.name: _entry(c) for c in order.candidates})
@@ -116,6 +121,7 @@ def _entry(candidate: Candidate) -> Entry:
         note=candidate.note,
         twin_of=candidate.twin_of,
         server=candidate.server,
+        options=dict(candidate.options),
         needs=[requirement.install for requirement in candidate.needs],
         recommendable=candidate.recommendable,
         # A user's own settings may hold a password, and the user has them already.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ class Setup:
     """Driver to worker, once: become this candidate."""
 
     candidate: Candidate  # with all placeholders filled
+    subject: str  # dotted path of the class that measures it
+    places: Mapping[str, str]  # addresses of the running servers, by placeholder
     directory: str
     namespace: str  # prefix of all keys; equally long for every candidate
     seed: int
@@ -52,21 +55,34 @@ class Visit:
     round_id: str  # keys are new in every round
     phase_ns: int
     batch: Mapping[str, int] = field(default_factory=dict)  # operations per timestamp
-    measure_stored: bool = False
+    learning: bool = False  # unrecorded: warm up, weigh items, find out capacities
+    # Of all that candidates learned under one name, the lowest: a rate that every one
+    # of them can serve, for example.
+    lowest: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class Phase:
-    """The samples of one operation in one round, in the order they were taken."""
+    """One operation in one round: its samples, and what else was seen."""
 
     operation: str
-    batch: int
-    samples_ns: Any = None  # array('Q'); nanoseconds per operation
+    batch: int = 1
+    # In the order they were taken, in the unit of the operation, per operation.
+    samples: Any = field(default_factory=lambda: array("Q"))
+    histogram: str = ""  # instead of samples where they are millions: HdrHistogram V2, base64
+    point: float | None = None  # what the round counts as; the median of the samples if None
     calls: int = 0
     hits: int = 0
     misses: int = 0
     errors: int = 0
     refused: int = 0
+    # How often it ended otherwise than by an answer: "timeout", "raises ConnectionError".
+    outcomes: dict[str, int] = field(default_factory=dict)
+    # Other numbers of this round, never ranked: name -> (value, unit). Units as in
+    # model.Unit, or "1/s", or "" for a plain number.
+    measures: dict[str, tuple[float, str]] = field(default_factory=dict)
+    # Where the time of one operation goes: part -> ns.
+    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -77,3 +93,5 @@ class Visited:
     stored_bytes: float | None = None  # per item
     stored_how: str = ""
     refused: bool = False  # the store keeps nothing of this payload's size
+    learned: dict[str, float] = field(default_factory=dict)  # see Visit.lowest
+    facts: dict[str, str] = field(default_factory=dict)  # about the candidate, in words

@@ -1,4 +1,4 @@
-"""The nouns of the lab, as frozen data: candidate, plan, experiment.
+"""The nouns of the lab, as frozen data: candidate, operation, plan, experiment.
 
 No behaviour lives here, so that workers, driver and reports can share it freely.
 """
@@ -15,7 +15,10 @@ Reach = Literal["process", "host", "network"]
 
 SocketKind = Literal["unix", "tcp"]
 ParserKind = Literal["hiredis", "python"]
-ServerName = Literal["redis", "memcached-unix", "memcached-tcp"]
+ServerName = Literal["redis", "memcached-unix", "memcached-tcp", "postgres", "s3"]
+# What a cost is counted in. Less is better, always: a throughput is kept as time per
+# operation and printed as a rate where one would rather read that.
+Unit = Literal["ns", "bytes", "share", "count"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +35,18 @@ class Candidate:
 
     ``settings`` is an entry of ``CACHES`` whose strings may hold ``{placeholders}``.
     The driver fills them with private addresses, the verdict with ordinary ones, so
-    what is measured and what is recommended cannot drift apart.
+    what is measured and what is recommended cannot drift apart. A candidate that is no
+    Django alias has none, and ``options`` says to its subject what it is instead.
     """
 
     name: str
     title: str
     family: str
-    reach: Reach
-    settings: Mapping[str, Any]
+    reach: Reach = "host"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     needs: Sequence[Requirement] = ()
-    server: ServerName | None = None
+    servers: Sequence[ServerName] = ()  # the first is the one it stores in
     socket: SocketKind | None = None
     parser: ParserKind | None = None  # asserted at run time, not only configured
     hides: Sequence[str] = ()  # modules that must not exist in its worker
@@ -50,6 +55,21 @@ class Candidate:
     twin_of: str | None = None  # set on the A/A twin: same configuration, other name
     settings_module: str | None = None  # for an alias of the user's own project
     alias: str = "default"
+
+    @property
+    def server(self) -> ServerName | None:
+        return self.servers[0] if self.servers else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """Something whose cost is measured."""
+
+    name: str
+    title: str = ""  # what is timed, for the head of a table; the name if empty
+    unit: Unit = "ns"
+    payload_free: bool = False  # measured once a round: what is stored makes no difference
+    as_rate: bool = False  # print 1e9 / cost as operations a second beside the time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,23 +87,40 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a seed published, and which two arms of the experiment answer it today."""
+
+    seed: str  # its number, for example "001"
+    text: str  # the headline, in a few words of our own
+    ratio: float  # how many times the cost of ``fast`` the seed gave ``slow``
+    slow: str  # candidates
+    fast: str
+    operation: str
+    payload: str
+    why: str = ""  # why it was so then or is not so now, where that is known
+
+
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One question and everything needed to answer it again."""
 
     name: str
     question: str
     candidates: Sequence[Candidate]
-    payloads: Sequence[str]
-    operations: Sequence[str]
+    payloads: Mapping[str, str]  # letter or short name -> title; all it knows
+    operations: Sequence[Operation]
     baseline: str
     twins: Sequence[str]  # in order of preference, one is used for each kind of store
-    mix: Mapping[str, float]  # weight of each operation in the overall score
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, Plan]  # "full" and "quick"
+    subject: str = "nearcache.lab.subjects.alias.AliasSubject"  # who measures a candidate
+    default_payloads: Sequence[str] = ()  # all, if empty
+    # Weight of each operation in the overall score. Nothing is ranked overall if empty.
+    mix: Mapping[str, float] = field(default_factory=dict)
     # Questions between two: title -> pairs that are compared round by round.
     contrasts: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    claims: Sequence[Claim] = ()
     cannot_answer: Sequence[str] = ()
+    views: str = ""  # a module with what only this experiment shows; see views/__init__.py
 
 
-# Operations whose cost does not depend on what is stored: measured once per round.
-PAYLOAD_FREE = ("incr", "miss")
 NO_PAYLOAD = "-"

@@ -16,7 +16,6 @@ the mean of the batch, and the report marks it.
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -64,7 +63,7 @@ class Visitor:
 
     def run(self) -> Visited:
         if self._is_refused():
-            refused = Phase("set", batch=1, samples_ns=array("Q"), refused=len(self.keys))
+            refused = Phase("set", refused=len(self.keys))
             self.result = Visited(phases=[refused], refused=True)
             return self.result
         self._set()
@@ -221,7 +220,7 @@ class Visitor:
 
     def _phase(self, operation: str) -> Phase:
         batch = self.visit.batch.get(operation, 1)
-        phase = Phase(operation, batch, samples_ns=array("Q"))
+        phase = Phase(operation, batch)
         self.result.phases.append(phase)
         return phase
 
@@ -247,7 +246,7 @@ class Visitor:
             start = clock()
             answers = [operation(*arguments) for arguments in batch]
             elapsed = clock() - start
-            phase.samples_ns.append(elapsed // len(batch))
+            phase.samples.append(elapsed // len(batch))
             phase.calls += len(batch)
             spent += elapsed
             if check:

@@ -1,16 +1,17 @@
 """What one run measured, and its file. Written by the driver, read by the reports.
 
-The file is JSON, version ``FORMAT``:
+The file is JSON, version ``FORMAT``; docs/lab-format.md describes it:
 
     format, experiment, question, started, seconds, command, seed, state
     machine, versions, servers, load_before, steal_share, cpu
-    plan, mix, baseline, operations, payloads, contrasts, cannot_answer
+    plan, mix, baseline, operations, payloads, contrasts, claims, cannot_answer
     candidates   name -> what it is, its proof, and why it is out if it is
     cells        one per candidate, operation and payload: counts, raw histograms (one
-                 per repetition, HdrHistogram V2 compressed, base64, nanoseconds, 3 digits),
-                 exact extremes and sums, and the median of every round
+                 per repetition, HdrHistogram V2 compressed, base64, 3 digits), exact extremes
+                 and sums, the point of every round (its median unless the operation says
+                 otherwise), and what else was seen in it: outcomes, measures, parts
 
-History: 1, the first version.
+History: 1, the first version. 2, operations have units; outcomes, measures, parts, facts.
 
 Samples of one experiment on one machine may be merged: repetitions are put side by
 side. Unlike machines refuse, because their difference would look like a result.
@@ -29,8 +30,10 @@ from typing import Any
 
 from nearcache.errors import LabError
 from nearcache.lab.machine import IDENTITY
+from nearcache.lab.messages import Phase
+from nearcache.lab.stats import warm_up_count
 
-FORMAT = 1
+FORMAT = 2
 PLAIN_FIELDS = frozenset(
     {
         "experiment",
@@ -52,26 +55,68 @@ PLAIN_FIELDS = frozenset(
         "operations",
         "payloads",
         "contrasts",
+        "claims",
         "cannot_answer",
     }
 )
-LONGEST_NS = 120 * 10**9
+GREATEST = 2**47  # 39 hours in ns, 128 TB in bytes
 DIGITS = 3
+MINUTE = 1e-9  # points are compared by their ratios, so none may be zero
+CHOPS = (0, 1, 10)  # to compare with: what other benchmarks leave out
+COURSE_BLOCKS = 60
+COUNTS = ("calls", "hits", "misses", "errors", "refused")
 
 
 def new_histogram() -> Any:
     from hdrh.histogram import HdrHistogram
 
-    return HdrHistogram(1, LONGEST_NS, DIGITS)
+    return HdrHistogram(1, GREATEST, DIGITS)
+
+
+# repetition -> round -> value
+Points = dict[int, dict[int, float]]
+
+
+@dataclass
+class Series:
+    """One secondary number, round by round. Shown, never ranked."""
+
+    unit: str
+    points: Points = field(default_factory=dict)
+
+    def add(self, repetition: int, number: int, value: float) -> None:
+        self.points.setdefault(repetition, {})[number] = value
+
+    @property
+    def median(self) -> float:
+        return median(value for rounds in self.points.values() for value in rounds.values())
+
+
+@dataclass
+class Course:
+    """How one round went: medians of equal blocks of its samples, in order.
+
+    ``cut`` is the number of blocks at the start that were left out as warm-up.
+    """
+
+    blocks: list[float]
+    cut: float
+
+    @classmethod
+    def of(cls, samples: Sequence[int], warm_up: int) -> Course:
+        size = -(-len(samples) // COURSE_BLOCKS)
+        starts = range(0, len(samples), size)
+        return cls([float(median(samples[i : i + size])) for i in starts], warm_up / size)
 
 
 @dataclass
 class Cell:
-    """One candidate doing one operation on one payload."""
+    """One candidate doing one operation on one payload. Costs are in ``unit``."""
 
     candidate: str
     operation: str
     payload: str
+    unit: str = "ns"
     batch: int = 1
     calls: int = 0
     hits: int = 0
@@ -80,37 +125,101 @@ class Cell:
     refused: int = 0
     warm_up: int = 0  # samples left out at the start of rounds
     count: int = 0  # samples kept
-    sum_ns: int = 0
+    sum: int = 0
     sum_squares: int = 0
-    min_ns: int = 0
-    max_ns: int = 0
+    min: int = 0
+    max: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)  # ways to end without an answer
     histograms: dict[int, Any] = field(default_factory=dict)  # repetition -> HdrHistogram
-    medians: dict[int, dict[int, float]] = field(default_factory=dict)  # repetition, round
+    points: Points = field(default_factory=dict)  # what each round counts as
+    # The same points had another number of samples been left out: "0", "1", "10" -> points.
+    chopped: dict[str, Points] = field(default_factory=dict)
+    courses: dict[int, Course] = field(default_factory=dict)  # repetition -> its first round
+    measures: dict[str, Series] = field(default_factory=dict)
+    parts: dict[str, Series] = field(default_factory=dict)  # where the time goes, ns
+
+    def add_phase(
+        self, repetition: int, number: int, phase: Phase, *, refused: bool = False
+    ) -> None:
+        """Take in one round. Warm-up is found here and left out."""
+        self.batch = phase.batch
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(phase, name))
+        for outcome, times in phase.outcomes.items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + times
+        for name, (value, unit) in phase.measures.items():
+            self.measures.setdefault(name, Series(unit)).add(repetition, number, value)
+        for part, value in phase.parts.items():
+            self.parts.setdefault(part, Series("ns")).add(repetition, number, value)
+        if refused:
+            return  # how fast a store says no is not how fast it stores
+        warm_up = warm_up_count(phase.samples)
+        self.warm_up += warm_up
+        if phase.samples:
+            self.add_round(repetition, number, phase.samples[warm_up:])
+            self._add_chopped(repetition, number, phase.samples)
+            if repetition not in self.courses:
+                self.courses[repetition] = Course.of(phase.samples, warm_up)
+        if phase.histogram:
+            self._add_histogram(repetition, phase.histogram)
+        if phase.point is not None:
+            self.points.setdefault(repetition, {})[number] = max(MINUTE, phase.point)
 
     def add_round(self, repetition: int, number: int, samples: Sequence[int]) -> None:
         """Take in the samples of one round; warm-up has been removed."""
         histogram = self.histograms.setdefault(repetition, new_histogram())
         for sample in samples:
-            histogram.record_value(max(1, min(sample, LONGEST_NS)))
-        self.medians.setdefault(repetition, {})[number] = max(1.0, float(median(samples)))
-        self.min_ns = min([*samples, self.min_ns] if self.count else samples)
-        self.max_ns = max(self.max_ns, *samples)
+            histogram.record_value(max(1, min(sample, GREATEST)))
+        self.points.setdefault(repetition, {})[number] = max(1.0, float(median(samples)))
+        self.min = min([*samples, self.min] if self.count else samples)
+        self.max = max(self.max, *samples)
         self.count += len(samples)
-        self.sum_ns += sum(samples)
+        self.sum += sum(samples)
         self.sum_squares += sum(sample * sample for sample in samples)
+
+    def _add_chopped(self, repetition: int, number: int, samples: Sequence[int]) -> None:
+        for chop in CHOPS:
+            rest = samples[chop:] or samples
+            points = self.chopped.setdefault(str(chop), {})
+            points.setdefault(repetition, {})[number] = max(1.0, float(median(rest)))
+
+    def _add_histogram(self, repetition: int, encoded: str) -> None:
+        """A round that was too long to be kept as samples; exact to three digits."""
+        from hdrh.histogram import HdrHistogram
+
+        found = HdrHistogram.decode(encoded)
+        self.histograms.setdefault(repetition, new_histogram()).add(found)
+        self.min = min(self.min, found.min_value) if self.count else found.min_value
+        self.max = max(self.max, found.max_value)
+        for item in found.get_recorded_iterator():
+            value, times = item.value_iterated_to, item.count_added_in_this_iter_step
+            self.count += times
+            self.sum += value * times
+            self.sum_squares += value * value * times
+
+    @property
+    def has_anything(self) -> bool:
+        return bool(self.calls or self.points or self.outcomes)
 
     def absorb(self, other: Cell, repetition_offset: int) -> None:
         """The same cell of another run of the same experiment, as further repetitions."""
-        for name in ("calls", "hits", "misses", "errors", "refused", "warm_up"):
+        self.min = min(self.min, other.min) if self.count else other.min
+        self.max = max(self.max, other.max)
+        for name in (*COUNTS, "warm_up", "count", "sum", "sum_squares"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.min_ns = min(self.min_ns, other.min_ns) if self.count else other.min_ns
-        self.max_ns = max(self.max_ns, other.max_ns)
-        self.count += other.count
-        self.sum_ns += other.sum_ns
-        self.sum_squares += other.sum_squares
+        for outcome, times in other.outcomes.items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + times
         for repetition, histogram in other.histograms.items():
             self.histograms[repetition + repetition_offset] = histogram
-            self.medians[repetition + repetition_offset] = other.medians[repetition]
+        _absorb_points(self.points, other.points, repetition_offset)
+        for repetition, course in other.courses.items():
+            self.courses[repetition + repetition_offset] = course
+        for chop, points in other.chopped.items():
+            _absorb_points(self.chopped.setdefault(chop, {}), points, repetition_offset)
+        for ours, theirs in ((self.measures, other.measures), (self.parts, other.parts)):
+            for name, series in theirs.items():
+                own = ours.setdefault(name, Series(series.unit))
+                _absorb_points(own.points, series.points, repetition_offset)
 
     def merged_histogram(self) -> Any:
         merged = new_histogram()
@@ -119,34 +228,56 @@ class Cell:
         return merged
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: value for name, value in vars(self).items() if name != "histograms"}
-        plain["sum_squares"] = str(self.sum_squares)  # beyond what JSON readers keep exact
-        plain["histograms"] = {
-            repetition: histogram.encode().decode()
-            for repetition, histogram in self.histograms.items()
+        return vars(self) | {
+            "sum_squares": str(self.sum_squares),  # beyond what JSON readers keep exact
+            "histograms": {
+                repetition: histogram.encode().decode()
+                for repetition, histogram in self.histograms.items()
+            },
+            "courses": {number: vars(course) for number, course in self.courses.items()},
+            "measures": {name: vars(series) for name, series in self.measures.items()},
+            "parts": {name: vars(series) for name, series in self.parts.items()},
         }
-        return plain
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Cell:
         from hdrh.histogram import HdrHistogram
 
-        fields = dict(plain)
-        fields["sum_squares"] = int(fields["sum_squares"])
-        fields["histograms"] = {
-            int(repetition): HdrHistogram.decode(text)
-            for repetition, text in plain["histograms"].items()
+        fields = plain | {
+            "sum_squares": int(plain["sum_squares"]),
+            "histograms": {
+                int(repetition): HdrHistogram.decode(text)
+                for repetition, text in plain["histograms"].items()
+            },
+            "points": _points_from_json(plain["points"]),
+            "chopped": {
+                chop: _points_from_json(points) for chop, points in plain["chopped"].items()
+            },
+            "courses": {int(number): Course(**c) for number, c in plain["courses"].items()},
         }
-        fields["medians"] = {
-            int(repetition): {int(number): value for number, value in rounds.items()}
-            for repetition, rounds in plain["medians"].items()
-        }
+        for group in ("measures", "parts"):
+            fields[group] = {
+                name: Series(series["unit"], _points_from_json(series["points"]))
+                for name, series in plain[group].items()
+            }
         return cls(**fields)
+
+
+def _absorb_points(ours: Points, theirs: Points, repetition_offset: int) -> None:
+    for repetition, rounds in theirs.items():
+        ours[repetition + repetition_offset] = dict(rounds)
+
+
+def _points_from_json(plain: dict[str, dict[str, float]]) -> Points:
+    return {
+        int(repetition): {int(number): value for number, value in rounds.items()}
+        for repetition, rounds in plain.items()
+    }
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The numbers of one cell, in nanoseconds per operation."""
+    """The numbers of one cell, in its unit, per operation."""
 
     median: float
     mean: float
@@ -158,17 +289,17 @@ class Summary:
 
 
 def percentile_values(cell: Cell, ranks: Sequence[float]) -> list[float]:
-    """Nanoseconds at these percentiles, in one pass over the histogram."""
+    """Costs at these percentiles, in one pass over the histogram."""
     found = cell.merged_histogram().get_percentile_to_value_dict(list(ranks))
     # A bucket answers with its upper edge, which may lie above all that was seen.
-    return [float(min(found[rank], cell.max_ns)) for rank in ranks]
+    return [float(min(found[rank], cell.max)) for rank in ranks]
 
 
 def summarize(cell: Cell) -> Summary:
-    mean = cell.sum_ns / cell.count
+    mean = cell.sum / cell.count
     variance = max(0.0, cell.sum_squares / cell.count - mean * mean)
     p50, p90, p99 = percentile_values(cell, (50, 90, 99))
-    return Summary(p50, mean, p90, p99, float(cell.max_ns), math.sqrt(variance), cell.count)
+    return Summary(p50, mean, p90, p99, float(cell.max), math.sqrt(variance), cell.count)
 
 
 @dataclass
@@ -185,10 +316,12 @@ class Entry:
     note: str = ""
     twin_of: str | None = None
     server: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)  # what it is, where it is no alias
     needs: list[str] = field(default_factory=list)  # what to install for it
     recommendable: bool = True
     recommended: dict[str, Any] = field(default_factory=dict)  # its CACHES entry
     proof: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)  # what else is to be said about it
     stored: dict[str, tuple[float, str]] = field(default_factory=dict)  # payload -> bytes, how
 
 
@@ -214,7 +347,7 @@ class Sample:
 
     @property
     def has_numbers(self) -> bool:
-        return any(cell.count for cell in self.cells.values())
+        return any(cell.has_anything for cell in self.cells.values())
 
     @property
     def rounds(self) -> set[tuple[int, int]]:
@@ -222,7 +355,7 @@ class Sample:
         return {
             (repetition, number)
             for cell in self.cells.values()
-            for repetition, numbers in cell.medians.items()
+            for repetition, numbers in cell.points.items()
             for number in numbers
         }
 
@@ -232,7 +365,9 @@ class Sample:
             "format": FORMAT,
             **self.about,
             "candidates": {name: vars(entry) for name, entry in self.candidates.items()},
-            "cells": [_with_summary(cell) for cell in self.cells.values() if cell.calls],
+            "cells": [
+                _with_summary(cell) for cell in self.cells.values() if cell.calls or cell.points
+            ],
         }
         scratch = path.with_suffix(".tmp")
         scratch.write_text(json.dumps(plain, indent=1))
@@ -242,7 +377,7 @@ class Sample:
 def _with_summary(cell: Cell) -> dict[str, Any]:
     plain = cell.to_json()
     if cell.count:
-        plain["summary_ns"] = vars(summarize(cell))  # for people; readers compute it anew
+        plain["summary"] = vars(summarize(cell))  # for people; readers compute it anew
     return plain
 
 
@@ -260,7 +395,7 @@ def read_sample(path: Path) -> Sample:
         }
         cells = []
         for cell in plain.pop("cells"):
-            cell.pop("summary_ns", None)
+            cell.pop("summary", None)
             cells.append(Cell.from_json(cell))
     except OSError as error:
         raise LabError(f"{path} cannot be read: {error.strerror}") from error
@@ -275,7 +410,7 @@ def merge(samples: Iterable[Sample]) -> Sample:
     first, *others = samples
     for other in others:
         _refuse_unlike(first.about, other.about)
-        offset = 1 + max((r for cell in first.cells.values() for r in cell.medians), default=0)
+        offset = 1 + max((r for cell in first.cells.values() for r in cell.points), default=0)
         for key, cell in other.cells.items():
             first.cell(*key).absorb(cell, offset)
         for name, entry in other.candidates.items():

@@ -14,9 +14,9 @@ import gc
 import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from nearcache.lab.messages import Failed, Missing, Ready, Setup, Visit
@@ -35,107 +35,54 @@ def main(descriptor: int) -> None:
             pipe.send(worker.visit(pipe.recv()))
     except (EOFError, BrokenPipeError):
         pass  # the driver is done with us, or dead
+    worker.end()
     os._exit(0)  # skip libraries' exit handlers: nothing is left to save
 
 
 class Worker:
+    """Turns a subject's exceptions into messages."""
+
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self.candidate = setup.candidate
-        self.cache: Any = None
-        self.companion: Any = None
-        self.payloads: dict[str, Any] = {}
+        self.subject: Any = None
 
     def begin(self) -> Ready | Missing | Failed:
+        from nearcache.lab.subjects import Unavailable
+
         missing = self._first_missing()
         if missing:
             return missing
         try:
-            self._configure_django()
-            proof = self._prove()
-            # Beside its server, or waking up the other core would be most of what is timed.
-            os.sched_setaffinity(0, {self.setup.cpu})
-            return Ready(proof)
+            module, _, name = self.setup.subject.rpartition(".")
+            self.subject = getattr(import_module(module), name)(self.setup)
+            return Ready(self.subject.begin())
+        except Unavailable as unavailable:
+            return Missing(str(unavailable), unavailable.install)
         except Exception as error:  # noqa: BLE001 - any error is the candidate's
             return Failed(explain(error))
 
     def visit(self, visit: Visit) -> Any:
-        from nearcache.lab.operations import Bench, Visitor
-        from nearcache.lab.stored import Meter
-
         try:
-            payload = self._payload(visit.payload)
-            meter = None
-            if visit.measure_stored:
-                meter = Meter(self.candidate, self.cache, Path(self.setup.directory))
-            bench = Bench(self.cache, self.companion, self.setup.namespace, meter)
-            return Visitor(bench, payload, visit).run()
+            return self.subject.visit(visit)
         except Exception as error:  # noqa: BLE001 - any error is the candidate's
             return Failed(explain(error))
         finally:
             gc.collect()
             gc.freeze()
 
+    def end(self) -> None:
+        with suppress(Exception):  # nobody is left to be told
+            if self.subject is not None:
+                self.subject.end()
+
     def _first_missing(self) -> Missing | None:
-        for requirement in self.candidate.needs:
+        for requirement in self.setup.candidate.needs:
             try:
                 import_module(requirement.module)
             except ImportError as error:
                 reason = f"{requirement.module} does not import: {error}"
                 return Missing(reason, requirement.install)
         return None
-
-    def _configure_django(self) -> None:
-        import django
-        from django.conf import settings
-
-        if self.candidate.settings_module:
-            sys.path.insert(0, os.getcwd())
-            os.environ["DJANGO_SETTINGS_MODULE"] = self.candidate.settings_module
-            django.setup()
-            return
-        database = {
-            "ENGINE": "django.db.backends.sqlite3",
-            "NAME": f"{self.setup.directory}/db.sqlite3",
-        }
-        settings.configure(
-            CACHES={self.candidate.alias: dict(self.candidate.settings)},
-            DATABASES={"default": database},
-            USE_TZ=True,
-        )
-        django.setup()
-        if self.candidate.settings["BACKEND"].endswith(".DatabaseCache"):
-            from django.core.management import call_command
-
-            call_command("createcachetable", verbosity=0)
-
-    def _prove(self) -> dict[str, str]:
-        from nearcache.lab.canary import prove_work
-        from nearcache.lab.companion import OtherProcess, SameProcess
-        from nearcache.lab.proof import open_sockets, prove_treatment
-
-        if self.candidate.reach == "process":
-            self.companion = SameProcess(self._open_cache)
-        else:
-            self.companion = OtherProcess(self._open_cache, self.setup.cpu)
-        before = open_sockets()
-        self.cache = self._open_cache()
-        key = f"{self.setup.namespace}:canary"
-        prove_work(self.cache, self.companion, self._payload("S"), key)
-        new = [peer for inode, peer in open_sockets().items() if inode not in before]
-        return prove_treatment(self.candidate, self.cache, new, self.setup.server_version)
-
-    def _open_cache(self) -> Any:
-        from django.core.cache import caches
-
-        return caches.create_connection(self.candidate.alias)
-
-    def _payload(self, letter: str) -> Any:
-        from nearcache.lab.workloads import PAYLOADS
-
-        if letter not in self.payloads:
-            self.payloads[letter] = PAYLOADS[letter](self.setup.seed)
-        return self.payloads[letter]
 
 
 def explain(error: BaseException) -> str:

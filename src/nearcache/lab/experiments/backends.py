@@ -8,15 +8,24 @@ answer is checked, and a twin of the baseline says how much of a difference is n
 from __future__ import annotations
 
 from nearcache.lab.candidates import CANDIDATES
-from nearcache.lab.model import Experiment, Plan
-from nearcache.lab.workloads import DEFAULT_PAYLOADS
+from nearcache.lab.model import Experiment, Operation, Plan
+from nearcache.lab.workloads import DEFAULT_PAYLOADS, PAYLOAD_TITLES
 
 BACKENDS = Experiment(
     name="backends",
     question="Which Django cache backend is fastest on this machine?",
     candidates=CANDIDATES,
-    payloads=DEFAULT_PAYLOADS,
-    operations=("get", "get_fresh", "set", "get_many", "incr", "delete", "miss"),
+    payloads=PAYLOAD_TITLES,
+    default_payloads=DEFAULT_PAYLOADS,
+    operations=(
+        Operation(name="get"),
+        Operation(name="get_fresh", title="get of what another process has just written"),
+        Operation(name="set"),
+        Operation(name="get_many", title="get_many of 20 keys"),
+        Operation(name="incr", payload_free=True),
+        Operation(name="delete"),
+        Operation(name="miss", title="get of a key that is not there", payload_free=True),
+    ),
     baseline="locmem",
     twins=("locmem", "redis-hiredis-unix", "pymemcache-unix", "redis-hiredis-tcp"),
     # Reads dominate a cache: the shares of DiskCache's benchmark of Django backends.

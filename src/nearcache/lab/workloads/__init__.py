@@ -20,5 +20,6 @@ PAYLOADS: dict[str, type[Payload]] = {
     "X": Oversize,
 }
 DEFAULT_PAYLOADS = ("S", "F", "H", "Q")
+PAYLOAD_TITLES = {letter: payload.title for letter, payload in PAYLOADS.items()}
 
-__all__ = ["DEFAULT_PAYLOADS", "PAYLOADS", "Payload"]
+__all__ = ["DEFAULT_PAYLOADS", "PAYLOADS", "PAYLOAD_TITLES", "Payload"]

@@ -1,4 +1,4 @@
-"""Private redis-server and memcached: started for one run, gone after it.
+"""Private servers: started for one run, gone after it. One file for each kind.
 
 Every server lives in the run's own directory, listens on a unix socket and on a free
 port of 127.0.0.1, writes nothing to disk, and is stopped by its process id. It is
@@ -21,6 +21,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,6 +34,13 @@ STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+STARTERS: dict[ServerName, str] = {
+    "redis": "nearcache.lab.servers.redis.start_redis",
+    "memcached-unix": "nearcache.lab.servers.memcached.start_memcached_unix",
+    "memcached-tcp": "nearcache.lab.servers.memcached.start_memcached_tcp",
+}
 
 
 class ServerMissing(LabError):
@@ -74,12 +82,9 @@ class Servers:
     def start(self, name: ServerName) -> Running:
         """The server of this name, started on first use."""
         if name not in self.running:
-            starters = {
-                "redis": self._start_redis,
-                "memcached-unix": self._start_memcached_unix,
-                "memcached-tcp": self._start_memcached_tcp,
-            }
-            self.running[name] = starters[name]()
+            module, _, function = STARTERS[name].rpartition(".")
+            starter: Callable[[Servers], Running] = getattr(import_module(module), function)
+            self.running[name] = starter(self)
         return self.running[name]
 
     def places(self) -> dict[str, str]:
@@ -94,36 +99,8 @@ class Servers:
             end_process(server.process)
         self.running.clear()
 
-    def _start_redis(self) -> Running:
-        binary = self._find("redis", ("redis-server", "valkey-server"), "apt install redis-server")
-        path, port = str(self.directory / "redis.sock"), free_port()
-        command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path]
-        command += ["--unixsocketperm", "700", "--dir", str(self.directory), "--daemonize", "no"]
-        # Persistence would fork and write while we measure.
-        command += ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]
-        places = {"redis_socket": path, "redis_port": str(port)}
-        return self._launch("redis", command, path, b"INFO server\r\n", b"redis_version:", places)
-
-    def _start_memcached_unix(self) -> Running:
-        path = str(self.directory / "memcached.sock")
-        command = [*self._memcached(), "-s", path, "-a", "0700"]
-        return self._launch(
-            "memcached-unix", command, path, b"version\r\n", b"VERSION ", {"memcached_socket": path}
-        )
-
-    def _start_memcached_tcp(self) -> Running:
-        # With -s memcached opens no port at all, so TCP takes a server of its own.
-        port = free_port()
-        command = [*self._memcached(), "-l", "127.0.0.1", "-p", str(port), "-U", "0"]
-        places = {"memcached_port": str(port)}
-        return self._launch("memcached-tcp", command, port, b"version\r\n", b"VERSION ", places)
-
-    def _memcached(self) -> list[str]:
-        binary = self._find("memcached", ("memcached",), "apt install memcached")
-        as_root = ["-u", "root"] if os.geteuid() == 0 else []
-        return [binary, "-m", "256", *as_root]
-
-    def _find(self, server: str, names: Sequence[str], install: str) -> str:
+    def find(self, server: str, names: Sequence[str], install: str) -> str:
+        """The path of a server's program. Raises ServerMissing, or LabError for a bad path."""
         given = self.binaries.get(server)
         if given:
             found = shutil.which(given)
@@ -135,7 +112,7 @@ class Servers:
                 return found
         raise ServerMissing(names, install)
 
-    def _launch(
+    def launch(
         self,
         name: ServerName,
         command: list[str],
@@ -144,6 +121,7 @@ class Servers:
         marker: bytes,
         places: Mapping[str, str],
     ) -> Running:
+        """Start it, and wait until it answers ``question`` with ``marker`` and its version."""
         log = self.directory / f"{name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
