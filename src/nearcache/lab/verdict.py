@@ -14,6 +14,9 @@ from typing import Any
 from nearcache.lab.analysis import FEW_PAIRS, Analysis, Rank
 from nearcache.lab.sample import summarize
 from nearcache.lab.stats import Effect, Verdict
+from nearcache.lab.units import short, us
+
+__all__ = ["Recommendation", "beside", "caches_block", "describe_mix", "recommend", "short", "us"]
 
 TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 LOUD_FLOOR = math.log(1.15)
@@ -156,15 +159,3 @@ def beside(effect: Effect | None, verdict: Verdict | None, other: str) -> str:
         return f"{short(1 / effect.ratio)} ({low}{TO}{high}) times as fast as {other}"
     low, high = short(effect.low), short(effect.high)
     return f"{short(effect.ratio)} ({low}{TO}{high}) times the time of {other}"
-
-
-def us(nanoseconds: float) -> str:
-    """Microseconds with three significant digits."""
-    return short(nanoseconds / 1000)
-
-
-def short(value: float) -> str:
-    if value >= 10_000:
-        return f"{value:,.0f}"
-    digits = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
-    return f"{value:.{min(digits, 3)}f}"
