@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.driver import PREFIX, SHARED_MEMORY, private_directory
+from nearcache.lab.directories import PREFIX, SHARED_MEMORY, private_directory
 from nearcache.lab.sample import read_sample
 
 from .conftest import need

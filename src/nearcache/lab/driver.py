@@ -16,20 +16,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import random
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import median
 from typing import Protocol
 
 from nearcache.lab.candidates import fill
 from nearcache.lab.crew import Member
+from nearcache.lab.directories import private_directory
 from nearcache.lab.machine import measuring_cpu, pressure, steal_share
 from nearcache.lab.messages import Failed, Missing, Ready, Setup, Visit, Visited
 from nearcache.lab.model import NO_PAYLOAD, Candidate, Experiment, Operation, Plan
@@ -39,8 +36,6 @@ from nearcache.lab.stopping import Stopped, Stopping
 
 BATCH_BELOW_NS = 10_000  # two timestamps cost about 1 % of this
 BATCH = 10
-PREFIX = "nearcache-lab-"
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - mkdtemp makes a private directory in it
 
 
 class Progress(Protocol):
@@ -287,17 +282,3 @@ class Driver:
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-
-
-def private_directory() -> Path:
-    """A new directory of this process, where files cost no disk if there is such a place.
-
-    What a run that was killed outright has left behind goes first.
-    """
-    parent = Path(SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else tempfile.gettempdir())
-    for old in parent.glob(f"{PREFIX}*-*"):
-        owner = old.name.removeprefix(PREFIX).partition("-")[0]
-        with suppress(OSError):
-            if old.stat().st_uid == os.getuid() and not Path(f"/proc/{owner}").exists():
-                shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))

@@ -1,8 +1,9 @@
 """Private servers: started for one run, gone after it. One file for each kind.
 
-Every server lives in the run's own directory, listens on a unix socket and on a free
-port of 127.0.0.1, writes nothing to disk, and is stopped by its process id. It is
-asked for its version before anybody measures it: that is the proof that it answers.
+Every server lives in the run's own directory, listens on a unix socket or on a free
+port of 127.0.0.1, and is stopped by its process id. Caches write nothing to disk; what
+promises durability gets a directory on one. Each is asked for its version before
+anybody measures it: that is the proof that it answers.
 
 A binary that is not installed raises :class:`ServerMissing` (the table then names the
 package); one that is there and does not start is a :class:`LabError` and ends the run.
@@ -14,6 +15,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pwd
+import re
 import shutil
 import signal
 import socket
@@ -24,9 +27,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from nearcache.errors import LabError
+from nearcache.lab.directories import private_directory
 from nearcache.lab.model import ServerName
 
 START_TIMEOUT_S = 15.0
@@ -40,6 +44,7 @@ STARTERS: dict[ServerName, str] = {
     "redis": "nearcache.lab.servers.redis.start_redis",
     "memcached-unix": "nearcache.lab.servers.memcached.start_memcached_unix",
     "memcached-tcp": "nearcache.lab.servers.memcached.start_memcached_tcp",
+    "postgres": "nearcache.lab.servers.postgres.start_postgres",
 }
 
 
@@ -57,6 +62,7 @@ class Running:
     version: str
     places: Mapping[str, str]  # what it adds to the placeholders of candidates
     process: subprocess.Popen[bytes]
+    ends_by: signal.Signals = signal.SIGTERM
 
 
 class Servers:
@@ -67,6 +73,7 @@ class Servers:
         self.cpu = cpu
         self.binaries = dict(binaries or {})  # server -> path, where the user gave one
         self.running: dict[ServerName, Running] = {}
+        self._directories: list[Path] = []
 
     def __enter__(self) -> Self:
         return self
@@ -96,8 +103,15 @@ class Servers:
 
     def stop(self) -> None:
         for server in self.running.values():
-            end_process(server.process)
+            end_process(server.process, server.ends_by)
         self.running.clear()
+        while self._directories:
+            shutil.rmtree(self._directories.pop(), ignore_errors=True)
+
+    def directory_in(self, parent: Path) -> Path:
+        """One more private directory, in another place than the run's own; ``stop`` removes it."""
+        self._directories.append(private_directory(parent))
+        return self._directories[-1]
 
     def find(self, server: str, names: Sequence[str], install: str) -> str:
         """The path of a server's program. Raises ServerMissing, or LabError for a bad path."""
@@ -120,8 +134,17 @@ class Servers:
         question: bytes,
         marker: bytes,
         places: Mapping[str, str],
+        *,
+        cwd: Path | None = None,
+        user: int | None = None,
+        env: Mapping[str, str] | None = None,
+        ends_by: signal.Signals = signal.SIGTERM,
     ) -> Running:
-        """Start it, and wait until it answers ``question`` with ``marker`` and its version."""
+        """Start it, and wait until it answers ``question`` with ``marker`` and its version.
+
+        ``user`` is whom it runs as, for servers that refuse to be root's; ``ends_by`` the
+        signal that asks it to leave at once.
+        """
         log = self.directory / f"{name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -129,25 +152,37 @@ class Servers:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=self.directory,
+                cwd=cwd or self.directory,
+                env={**os.environ, **(env or {})},
                 start_new_session=True,  # Ctrl-C is for the lab, which stops its servers itself
-                preexec_fn=child_setup(self.cpu),  # noqa: PLW1509 - the lab has one thread
+                # After the change of user, which would clear what it asks the kernel for.
+                preexec_fn=child_setup(self.cpu, ends_by),  # noqa: PLW1509 - one thread
+                **as_user(user),
             )
         try:
             version = _wait_for_version(process, address, question, marker)
         except BaseException as error:
-            end_process(process)
+            end_process(process, ends_by)
             if isinstance(error, TimeoutError):
                 raise LabError(_why_not_started(command[0], log)) from error
             raise
-        return Running(name, version, places, process)
+        return Running(name, version, places, process, ends_by)
 
 
-def child_setup(cpu: int | None) -> Callable[[], None]:
+def as_user(user: int | None) -> dict[str, Any]:
+    """Arguments of Popen for a process of somebody else's; only root may."""
+    return {} if user is None else {"user": user, "group": user_group(user), "extra_groups": []}
+
+
+def user_group(user: int) -> int:
+    return pwd.getpwuid(user).pw_gid
+
+
+def child_setup(cpu: int | None, ends_by: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
     """What a child does before exec: die with the lab, and stay on one CPU if told to."""
 
     def setup() -> None:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        _prctl(PR_SET_PDEATHSIG, ends_by)
         if cpu is not None:
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, {cpu})
@@ -155,11 +190,11 @@ def child_setup(cpu: int | None) -> Callable[[], None]:
     return setup
 
 
-def end_process(process: subprocess.Popen[bytes]) -> None:
+def end_process(process: subprocess.Popen[bytes], ends_by: signal.Signals = signal.SIGTERM) -> None:
     """Ask it to end, then insist. Only ever this process, by its id."""
     if process.poll() is not None:
         return
-    process.terminate()
+    process.send_signal(ends_by)
     try:
         process.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -191,7 +226,7 @@ def _wait_for_version(
         with contextlib.suppress(OSError):
             answer = ask(address, question)
             if marker in answer:
-                return answer.split(marker, 1)[1].split(b"\r\n", 1)[0].decode()
+                return re.split(rb"[\r\n\0]", answer.split(marker, 1)[1])[0].decode()
         time.sleep(POLL_S)
     raise TimeoutError
 
