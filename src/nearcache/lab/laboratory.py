@@ -35,24 +35,27 @@ class Wish:
 
 def prepare(experiment: Experiment, wish: Wish) -> Order:
     """The order for this wish. Raises LabError for anything unknown."""
+    plan = experiment.plans[wish.plan]
     chosen = list(experiment.candidates)
     if wish.candidates:
         chosen = choose(experiment.candidates, wish.candidates)
     elif wish.extra:
         chosen = []
+    elif plan.candidates:
+        chosen = choose(experiment.candidates, plan.candidates)
     baseline = choose(experiment.candidates, [experiment.baseline])
     chosen = [*baseline, *(c for c in chosen if c.name != experiment.baseline), *wish.extra]
     operations = [operation.name for operation in experiment.operations]
     asked = _known("operation", wish.operations, operations, operations)
     return Order(
         experiment=experiment,
-        plan=experiment.plans[wish.plan],
+        plan=plan,
         candidates=_with_twins(experiment, chosen),
         payloads=_known(
             "payload",
             wish.payloads,
             list(experiment.payloads),
-            experiment.default_payloads or list(experiment.payloads),
+            plan.payloads or experiment.default_payloads or list(experiment.payloads),
         ),
         operations=[operation for operation in experiment.operations if operation.name in asked],
         seed=wish.seed,

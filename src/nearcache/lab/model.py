@@ -84,6 +84,8 @@ class Plan:
     phase_ms: float  # timed work per operation, payload and round
     time_limit_s: float
     resamples: int  # of the bootstrap
+    payloads: Sequence[str] = ()  # instead of the experiment's own: less data, for example
+    candidates: Sequence[str] = ()  # those measured unless told otherwise; all if empty
 
 
 @dataclass(frozen=True, kw_only=True)
