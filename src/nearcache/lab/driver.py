@@ -195,6 +195,7 @@ class Driver:
             seed=self.order.seed,
             server_version=f"{candidate.server} {server.version}" if server else "",
             cpu=self.cpu,
+            binaries=self.order.binaries,
         )
 
     def _visits_per_round(self) -> int:

@@ -22,6 +22,8 @@ class Setup:
     seed: int
     server_version: str
     cpu: int  # where to measure; loading may use all of them
+    # Programs the user named, for subjects that start servers of their own: server -> path.
+    binaries: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
