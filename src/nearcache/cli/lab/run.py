@@ -72,15 +72,17 @@ def run(
     # All of the request is checked before anything is started.
     orders = [prepare(experiment_named(name), wish) for name in names]
     _writable(out)
-    for order in orders:
-        _run_one(order, out, wish.seed)
+    for number, order in enumerate(orders, 1):
+        title = order.experiment.name + (f" ({number} of {len(orders)})" if len(orders) > 1 else "")
+        _run_one(order, title, out, wish.seed)
 
 
-def _run_one(order: Any, out: Path, seed: int) -> None:
+def _run_one(order: Any, title: str, out: Path, seed: int) -> None:
     from nearcache.lab.laboratory import run as run_order
     from nearcache.lab.reports.progress import TerminalProgress
 
-    with TerminalProgress(Console(stderr=True, highlight=False)) as progress:
+    console = Console(stderr=True, highlight=False)
+    with TerminalProgress(console, title, order.plan.time_limit_s) as progress:
         sample, path, interruption = run_order(order, _command(seed), progress, out)
     if path is None:
         click.echo("interrupted before anything was measured; nothing was written", err=True)

@@ -3,12 +3,24 @@
 An experiment that needs more than the common report names a module here in its
 ``views``. The module has one function, ``views(analysis) -> Views``. Terminal, HTML and
 Markdown all draw the same objects, so they cannot disagree; and nothing here measures.
+``lab/units.py`` writes numbers with their unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nearcache.lab.analysis import Analysis
+
+
+class Grey(str):
+    """The text of a cell that is not firm, or void: drawn grey, in brackets where nothing is."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,3 +87,23 @@ class Views:
 
     sentences: Sequence[str] = ()  # generated from the data, one finding each
     parts: Sequence[Table | Chart | Grid] = field(default_factory=tuple)
+
+
+def views_of(analysis: Analysis) -> Views:
+    """What the experiment of this sample shows beside the common report.
+
+    A view that fails takes nothing else with it: it may meet a sample that was interrupted,
+    or one of another version. The report says that it is missing, and why.
+    """
+    from nearcache.lab.experiments import EXPERIMENTS
+
+    experiment = EXPERIMENTS.get(analysis.sample.about["experiment"])
+    if experiment is None or not experiment.views or not analysis.sample.has_numbers:
+        return Views()
+    try:
+        found = import_module(experiment.views).views(analysis)
+        assert isinstance(found, Views)
+    except Exception as error:  # noqa: BLE001
+        said = f"{type(error).__name__}: {error}"
+        return Views(sentences=(f"What only {experiment.name} shows cannot be drawn: {said}.",))
+    return found
