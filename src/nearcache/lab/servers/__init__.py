@@ -45,6 +45,7 @@ STARTERS: dict[ServerName, str] = {
     "memcached-unix": "nearcache.lab.servers.memcached.start_memcached_unix",
     "memcached-tcp": "nearcache.lab.servers.memcached.start_memcached_tcp",
     "postgres": "nearcache.lab.servers.postgres.start_postgres",
+    "s3": "nearcache.lab.servers.s3.start_s3",
 }
 
 
