@@ -29,6 +29,7 @@ from statistics import fmean, median
 from typing import Any
 
 from nearcache.errors import LabError
+from nearcache.lab.distribution import Distribution
 from nearcache.lab.machine import IDENTITY
 from nearcache.lab.messages import Phase
 from nearcache.lab.stats import warm_up_count
@@ -288,17 +289,15 @@ class Summary:
     count: int
 
 
-def percentile_values(cell: Cell, ranks: Sequence[float]) -> list[float]:
-    """Costs at these percentiles, in one pass over the histogram."""
-    found = cell.merged_histogram().get_percentile_to_value_dict(list(ranks))
-    # A bucket answers with its upper edge, which may lie above all that was seen.
-    return [float(min(found[rank], cell.max)) for rank in ranks]
+def distribution_of(cell: Cell) -> Distribution:
+    return Distribution.of(cell.merged_histogram(), cell.min, cell.max)
 
 
 def summarize(cell: Cell) -> Summary:
     mean = cell.sum / cell.count
     variance = max(0.0, cell.sum_squares / cell.count - mean * mean)
-    p50, p90, p99 = percentile_values(cell, (50, 90, 99))
+    found = distribution_of(cell)
+    p50, p90, p99 = (found.percentile(rank) for rank in (50, 90, 99))
     return Summary(p50, mean, p90, p99, float(cell.max), math.sqrt(variance), cell.count)
 
 

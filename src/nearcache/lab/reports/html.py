@@ -14,7 +14,7 @@ from nearcache.lab.analysis import Analysis, Rank, Row
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import svg
 from nearcache.lab.reports.terminal import counts_line, kind_name
-from nearcache.lab.sample import percentile_values
+from nearcache.lab.sample import distribution_of
 from nearcache.lab.verdict import beside, describe_mix, recommend, short, us
 
 CURVE_RANKS = (0.1, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99)
@@ -110,8 +110,8 @@ def _curve(row: Row) -> list[tuple[float, float]]:
     # The last rank that at least one sample stands for.
     deepest = 100 * (1 - 1 / row.summary.count)
     ranks = [rank for rank in CURVE_RANKS if rank <= deepest] or [50]
-    values = percentile_values(row.cell, ranks)
-    return list(zip(ranks, values, strict=True))
+    found = distribution_of(row.cell)
+    return [(rank, found.percentile(rank)) for rank in ranks]
 
 
 def _is_tcp(row: Row) -> bool:

@@ -23,6 +23,12 @@ class Grey(str):
     __slots__ = ()
 
 
+class Strong(str):
+    """The text of a cell that stands out: the best of its column."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """Cells are ready to print. The first column is text, all others are right-aligned."""
