@@ -5,9 +5,18 @@ from __future__ import annotations
 from nearcache.errors import LabError
 from nearcache.lab.candidates import unknown_name
 from nearcache.lab.experiments.backends import BACKENDS
+from nearcache.lab.experiments.codecs import CODECS
+from nearcache.lab.experiments.keys import KEYS
 from nearcache.lab.model import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (BACKENDS,)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        BACKENDS,
+        CODECS,
+        KEYS,
+    )
+}
 
 
 def experiment_named(name: str) -> Experiment:

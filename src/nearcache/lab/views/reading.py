@@ -1,0 +1,49 @@
+"""Numbers of a sample by name, for views: what a cell counts as, and how two of them differ."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from nearcache.lab.analysis import Analysis
+from nearcache.lab.sample import Cell
+from nearcache.lab.stats import Effect, Verdict
+
+
+def cell_of(analysis: Analysis, candidate: str, operation: str, payload: str) -> Cell | None:
+    """The cell, if this run has it and something happened in it."""
+    cell = analysis.sample.cells.get((candidate, operation, payload))
+    return cell if cell is not None and cell.has_anything else None
+
+
+def point_of(analysis: Analysis, candidate: str, operation: str, payload: str) -> float | None:
+    """What the cell counts as: the median of its rounds."""
+    cell = cell_of(analysis, candidate, operation, payload)
+    values = [v for rounds in cell.points.values() for v in rounds.values()] if cell else []
+    return median(values) if values else None
+
+
+def measure_of(cell: Cell | None, name: str) -> float | None:
+    """A secondary number of the cell: the median of its rounds."""
+    series = cell.measures.get(name) if cell else None
+    return series.median if series and series.points else None
+
+
+def compared(
+    analysis: Analysis, a: str, b: str, operation: str, payload: str, payload_of_b: str = ""
+) -> tuple[Effect, Verdict] | None:
+    """How many times what ``b`` costs ``a`` costs, judged by the noise of this run."""
+    first = cell_of(analysis, a, operation, payload)
+    second = cell_of(analysis, b, operation, payload_of_b or payload)
+    if first is None or second is None:
+        return None
+    entries = analysis.sample.candidates
+    effect, verdict = analysis._compare(entries[a], entries[b], first.points, second.points)
+    return (effect, verdict) if effect and verdict else None
+
+
+def verdict_of(
+    analysis: Analysis, a: str, b: str, operation: str, payload: str, payload_of_b: str = ""
+) -> Verdict | None:
+    """Is ``a`` faster than ``b``, slower, the same, or is that unclear?"""
+    found = compared(analysis, a, b, operation, payload, payload_of_b)
+    return found[1] if found else None
