@@ -10,12 +10,11 @@ from pathlib import Path
 
 import click
 
-from nearcache.adapter import Configured
-from nearcache.backends import RedisCache, SharedMemoryCache
+from nearcache.backends import RecordingOptions, RedisOptions, SharedMemoryOptions
 from nearcache.cli import main
-from nearcache.options import option_fields
+from nearcache.options import Options, option_fields
 
-BACKENDS: list[type[Configured]] = [SharedMemoryCache, RedisCache]
+OPTIONS: list[type[Options]] = [SharedMemoryOptions, RedisOptions, RecordingOptions]
 WIDTH = 90
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -35,10 +34,10 @@ def options_page() -> str:
         "An option that does not exist, or a value out of range, fails when Django starts.",
         'Sizes are bytes, or text like `"256MB"`, where KB, MB and GB are powers of 1024.',
     ]
-    for backend in BACKENDS:
-        lines += ["", f"## {backend.__name__}", "", f"`nearcache.backends.{backend.__name__}`", ""]
+    for options in OPTIONS:
+        lines += ["", f"## {options.backend}", "", f"`nearcache.backends.{options.backend}`", ""]
         lines += ["| option | default | meaning |", "|---|---|---|"]
-        for each in option_fields(backend.options_class):
+        for each in option_fields(options):
             facts = each.metadata
             lines.append(f"| `{facts['name']}` | {facts['default']} | {facts['doc']} |")
     return "\n".join(lines) + "\n"

@@ -36,7 +36,7 @@ LAYERS = [
     {"drop_in", "redis_options"},
     {"extras", "twins", "stampede", "memoize", "locked"},
     {"adapter"},
-    {"redis_cache"},
+    {"redis_cache", "recording"},
     {"backends"},
     {"lab"},
     {"cli"},

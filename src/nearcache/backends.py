@@ -15,12 +15,21 @@ from nearcache.codec.envelope import HEADER as ENVELOPE
 from nearcache.engines.shm import base_path, open_store
 from nearcache.flows import run
 from nearcache.options import GIB, KIB, MIB, CacheOptions, option, sized, whole
+from nearcache.recording.cache import RecordingCache
+from nearcache.recording.options import RecordingOptions
 from nearcache.redis_cache import RedisMethods
 from nearcache.redis_options import RedisOptions
 from nearcache.stampede_options import StampedeOptions
 from nearcache.twins import AsyncTwins
 
-__all__ = ["RedisCache", "RedisOptions", "SharedMemoryCache", "SharedMemoryOptions"]
+__all__ = [
+    "RecordingCache",
+    "RecordingOptions",
+    "RedisCache",
+    "RedisOptions",
+    "SharedMemoryCache",
+    "SharedMemoryOptions",
+]
 
 
 @dataclass(frozen=True, kw_only=True)

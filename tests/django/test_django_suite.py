@@ -28,6 +28,8 @@ BACKENDS = [
     "tests.django.through_async.FusedThroughAsync",
     "tests.django.through_async.PlainThroughAsync",
     "tests.django.through_async.MemoryThroughAsync",
+    "tests.django.through_recording.RecordedMemory",
+    "tests.django.through_recording.RecordedMemoryThroughAsync",
 ]
 
 
