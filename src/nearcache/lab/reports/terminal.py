@@ -1,204 +1,183 @@
-"""A sample in 80 to 100 columns: tables, "shorter better" bars, the verdict."""
+"""A sample in 80 to 100 columns, whatever the experiment counts: tables, bars, the verdict."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from nearcache.lab.analysis import Analysis, Row
-from nearcache.lab.model import NO_PAYLOAD
-from nearcache.lab.verdict import (
-    TIMES,
-    TO,
-    Recommendation,
-    beside,
-    describe_mix,
-    recommend,
-    short,
-    us,
-)
+from nearcache.lab.analysis import Analysis
+from nearcache.lab.reports import tables
+from nearcache.lab.reports.tables import Sheet
+from nearcache.lab.reports.terminal_views import MOST_NAME, draw
+from nearcache.lab.reports.textplots import FILLS, bar, stacked
+from nearcache.lab.units import quantity, rate
+from nearcache.lab.verdict import Recommendation, beside, describe_mix, recommend
+from nearcache.lab.views import Table, views_of
 
 WIDEST = 100
-NAME_WIDTH = 26
-# What the overview shows first; the page has everything.
-OVERVIEW = (
-    ("get", "S"), ("get", "F"), ("get", "H"), ("get", "Q"), ("get_fresh", "S"),
-    ("set", "S"), ("set", "Q"),
-    ("get_many", "S"), ("incr", NO_PAYLOAD), ("delete", "S"), ("miss", NO_PAYLOAD),
-)  # fmt: skip
+MOST_SHEETS = 3  # experiments with more show the first in full, and say how to ask for others
+MOST_COLUMNS = 24  # of the overview; the page has everything
+ROOMY = 94
+NOT_IN_NARROW = {"mean", "max", "s.d.", "run"}  # and the counts nowhere: they are in the page
 
 
 def print_report(
     analysis: Analysis, console: Console, operation: str | None = None, payload: str | None = None
 ) -> None:
-    console.print(Group(*report_parts(analysis, width_of(console), operation, payload)))
-
-
-def width_of(console: Console) -> int:
-    return min(console.width, WIDEST)
+    width = min(console.width, WIDEST)
+    parts = report_parts(analysis, width, operation, payload, console.color_system is not None)
+    console.print(Group(*parts), width=width)
 
 
 def report_parts(
-    analysis: Analysis, width: int, operation: str | None = None, payload: str | None = None
+    analysis: Analysis,
+    width: int,
+    operation: str | None = None,
+    payload: str | None = None,
+    colours: bool = True,
 ) -> list[RenderableType]:
-    detail = _detail_cell(analysis, operation, payload)
-    advice = recommend(analysis)
+    everything = tables.sheets(analysis)
+    shown = _asked_for(everything, operation, payload)
+    found = [tables.absent(analysis), _overview(analysis, everything)]
     parts: list[RenderableType] = [_heading(analysis)]
-    if analysis.absent:
-        parts.append(_absent(analysis))
-    if analysis.cell_names:
-        parts += [_overview(analysis, width), _detail(analysis, width, *detail)]
-    if analysis.ranking:
-        parts.append(_bars(analysis, width))
-    if analysis.contrasts:
-        parts.append(_contrasts(analysis))
-    return [*parts, _notes(analysis), _verdict(advice)]
+    parts += [draw(table, width, colours) for table in found if table]
+    for sheet in shown:
+        parts += _sheet(sheet, width, colours)
+    parts += _others(everything, shown)
+    endings = tables.outcomes(analysis)
+    parts += [draw(endings, width, colours)] if endings else []
+    parts += [_ranking(analysis, width)] if analysis.ranking else []
+    parts += [_contrasts(analysis)] if analysis.contrasts else []
+    parts += _views(analysis, width, colours)
+    return [*parts, _notes(analysis), _verdict(analysis, recommend(analysis))]
+
+
+def _asked_for(
+    everything: Sequence[Sheet], operation: str | None, payload: str | None
+) -> list[Sheet]:
+    found = [
+        sheet
+        for sheet in everything
+        if operation in (None, sheet.operation) and payload in (None, sheet.payload)
+    ]
+    if operation or payload or len(everything) <= MOST_SHEETS:
+        return found[:MOST_SHEETS]
+    return found[:1]
 
 
 def _heading(analysis: Analysis) -> RenderableType:
     about = analysis.sample.about
     machine = about["machine"]
     rounds = analysis.sample.rounds
-    lines = [
+    return Group(
         Text(about["question"], style="bold"),
         Text(
             f"{machine['cpu_model']}, {machine['cpus_usable']} CPUs, {machine['python']}, "
             f"kernel {machine['kernel']}"
         ),
         Text(
-            f"{len(rounds)} rounds in {len({r for r, _ in rounds})} sets of fresh "
-            f"processes, {about['seconds']:.0f} s, seed {about['seed']}. Client and server share "
-            f"CPU {about['cpu']}."
+            f"{len(rounds)} rounds in {len({r for r, _ in rounds})} sets of fresh processes, "
+            f"{about['seconds']:.0f} s, seed {about['seed']}. Client and server share CPU "
+            f"{about['cpu']}."
         ),
-    ]
-    return Group(*lines, "")
-
-
-def _absent(analysis: Analysis) -> RenderableType:
-    table = _table("Not in the tables")
-    table.add_column("candidate", no_wrap=True)
-    table.add_column("why")
-    for entry in analysis.absent:
-        why = f"{entry.state}: {entry.reason}"
-        if entry.install and entry.install not in entry.reason:
-            why += f" -> {entry.install}"
-        table.add_row(entry.name, Text(why))
-    return Group(table, "")
-
-
-def _overview(analysis: Analysis, width: int) -> RenderableType:
-    names = [name for name in OVERVIEW if name in analysis.cell_names]
-    names += [name for name in analysis.cell_names if name not in names]
-    names = names[: max(1, (width - NAME_WIDTH - 2) // 7)]
-    table = _table("Median, µs per call (many: 20 keys; fresh: just written by another process)")
-    table.add_column("", no_wrap=True, width=NAME_WIDTH)
-    for operation, payload in names:
-        head = operation.removeprefix("get_") + (f"\n{payload}" if payload != "-" else "\n")
-        table.add_column(head, justify="right", no_wrap=True, min_width=5)
-    columns = [{row.entry.name: row for row in analysis.rows(*name)} for name in names]
-    best = [min(row.summary.median for row in column.values()) for column in columns]
-    for entry in analysis.measured:
-        cells = [
-            _overview_cell(col.get(entry.name), top) for col, top in zip(columns, best, strict=True)
-        ]
-        table.add_row(entry.name, *cells)
-    payloads = analysis.sample.about["payloads"]
-    legend = ", ".join(f"{letter} {title}" for letter, title in payloads.items())
-    return Group(table, Text(legend, style="dim"), "")
-
-
-def _overview_cell(row: Row | None, best: float) -> Text:
-    if row is None:
-        return Text("-", style="dim")
-    return Text(us(row.summary.median), style="bold" if row.summary.median == best else "")
-
-
-def _detail_cell(analysis: Analysis, operation: str | None, payload: str | None) -> tuple[str, str]:
-    for name in analysis.cell_names:
-        if operation in (None, name[0]) and payload in (None, name[1]):
-            return name
-    return analysis.cell_names[0] if analysis.cell_names else ("", "")
-
-
-def _detail(analysis: Analysis, width: int, operation: str, payload: str) -> RenderableType:
-    title = analysis.sample.about["payloads"].get(payload)
-    wide = width >= 94
-    table = _table(f"{operation} {f'of a {title} ({payload})' if title else ''}, µs")
-    table.add_column("", no_wrap=True, width=NAME_WIDTH)
-    heads = ["median", "mean", "P90", "P99", "max", "s.d."] if wide else ["median", "P90", "P99"]
-    for head in [*heads, f"{TIMES} {analysis.baseline} (95 %)", "bytes"]:
-        table.add_column(head, justify="right", no_wrap=True)
-    for row in analysis.rows(operation, payload):
-        table.add_row(row.entry.name, *_numbers(row, wide), _ratio(row), _bytes(row, payload))
-    return Group(table, "")
-
-
-def _numbers(row: Row, wide: bool) -> list[Text]:
-    summary = row.summary
-    grey = "" if row.p99_is_firm else "dim"
-    p90 = Text(us(summary.p90), style="" if row.p90_is_firm else "dim")
-    median = Text(us(summary.median) + ("*" if row.cell.batch > 1 else ""))
-    if not wide:
-        return [median, p90, Text(us(summary.p99), style=grey)]
-    return [
-        median, Text(us(summary.mean)), p90, Text(us(summary.p99), style=grey),
-        Text(us(summary.max), style="dim"), Text(us(summary.stdev)),
-    ]  # fmt: skip
-
-
-def _ratio(row: Row) -> Text:
-    if row.effect is None:
-        return Text("1")
-    if row.verdict == "same":
-        return Text("same", style="dim")
-    effect = row.effect
-    style = "dim" if row.verdict == "unclear" else ""
-    mark = "?" if row.verdict == "unclear" else ""
-    return Text(
-        f"{short(effect.ratio)} ({short(effect.low)}{TO}{short(effect.high)}){mark}", style=style
+        "",
     )
 
 
-def _bytes(row: Row, payload: str) -> Text:
-    stored = row.entry.stored.get(payload)
-    return Text(f"{stored[0]:,.0f}" if stored else "-", style="" if stored else "dim")
+def _overview(analysis: Analysis, everything: Sequence[Sheet]) -> Table | None:
+    return tables.overview(analysis, everything[:MOST_COLUMNS]) if len(everything) > 1 else None
 
 
-def _bars(analysis: Analysis, width: int) -> RenderableType:
-    ranking = analysis.ranking
-    longest = max(rank.cost_ns for rank in ranking)
-    room = width - NAME_WIDTH - 12
-    lines = [
-        Text(f"An average operation (shorter better): {describe_mix(analysis)}", style="bold"),
-        Text("#" * width, style="dim"),
-    ]
-    for rank in ranking:
-        bar = "█" * max(1, round(room * rank.cost_ns / longest))
-        style = "cyan" if rank.entry.reach != "process" else "dim cyan"
-        line = Text(f"{rank.entry.name:<{NAME_WIDTH}} ")
-        lines.append(line.append(bar, style=style).append(f" {us(rank.cost_ns)}"))
-    per_block = longest / room
-    lines.append(Text(f"µs; linear from 0, one █ is {us(per_block)} µs", style="dim"))
+def _sheet(sheet: Sheet, width: int, colours: bool) -> list[RenderableType]:
+    unwanted = {*tables.COUNTS, *(set() if width >= ROOMY else NOT_IN_NARROW)}
+    columns = [head for head in tables.columns_of(sheet) if head not in unwanted]
+    parts = [draw(tables.cell_table(sheet, columns), width, colours)]
+    if not sheet.analysis.ranking:
+        parts.append(_sheet_bars(sheet, width))
+    seen = tables.measures(sheet)
+    parts += [draw(seen, width, colours)] if seen else []
+    return [*parts, *_attribution(sheet, width)]
+
+
+def _others(everything: Sequence[Sheet], shown: Sequence[Sheet]) -> list[RenderableType]:
+    rest = [sheet for sheet in everything if sheet not in shown]
+    if not rest:
+        return []
+    operations = ", ".join(dict.fromkeys(sheet.operation for sheet in rest))
+    payloads = ", ".join(dict.fromkeys(sheet.payload for sheet in rest if sheet.payload != "-"))
+    text = f"In full: `lab report FILE --operation O --payload P`; O: {operations}"
+    return [Text(text + (f"; P: {payloads}" if payloads else ""), style="dim"), ""]
+
+
+def _sheet_bars(sheet: Sheet, width: int) -> RenderableType:
+    rows = [row for row in sheet.rows if row.entry.twin_of is None]
+    costs = {row.entry.name: tables.level(row.cell) for row in rows}
+    return _bars(f"{sheet.title} (shorter better)", costs, sheet.unit, width, sheet.as_rate)
+
+
+def _ranking(analysis: Analysis, width: int) -> RenderableType:
+    costs = {rank.entry.name: rank.cost_ns for rank in analysis.ranking}
+    title = f"An average operation (shorter better): {describe_mix(analysis)}"
+    return _bars(title, costs, "ns", width)
+
+
+def _bars(
+    title: str, costs: dict[str, float], unit: str, width: int, as_rate: bool = False
+) -> RenderableType:
+    longest = max(costs.values())
+    names = min(MOST_NAME, max(map(len, costs)))
+    room = width - names - (24 if as_rate else 12)
+    lines = [Text(title, style="bold"), Text("#" * width, style="dim")]
+    for name, cost in costs.items():
+        text = quantity(cost, unit) + (f" = {rate(cost)}" if as_rate else "")
+        label = name if len(name) <= names else name[: names - 1] + "…"
+        line = Text(f"{label:<{names}} ").append(bar(cost, longest, room), style="cyan")
+        lines.append(line.append(f" {text}"))
+    lines.append(Text(f"linear from 0; one █ is {quantity(longest / room, unit)}", style="dim"))
     return Group(*lines, "")
+
+
+def _attribution(sheet: Sheet, width: int) -> list[RenderableType]:
+    """Where the time goes, as bars of one scale: what is short is fast."""
+    order = tables.part_names(sheet)
+    if not order:
+        return []
+    rows = [row for row in sheet.rows if row.cell.parts and row.entry.twin_of is None]
+    found = {
+        row.entry.name: {name: series.median for name, series in row.cell.parts.items()}
+        for row in rows
+    }
+    longest = max(sum(parts.values()) for parts in found.values())
+    names = min(MOST_NAME, max(map(len, found)))
+    lines = [Text(f"Where the time goes: {sheet.title}", style="bold")]
+    for name, parts in found.items():
+        drawn = stacked(parts, longest, width - names - 12, order)
+        lines.append(Text(f"{name[:names]:<{names}} {drawn} {quantity(sum(parts.values()), 'ns')}"))
+    legend = "  ".join(f"{FILLS[i % len(FILLS)]} {name}" for i, name in enumerate(order))
+    return [Group(*lines, Text(legend, style="dim"), "")]
 
 
 def _contrasts(analysis: Analysis) -> RenderableType:
     parts: list[RenderableType] = [Text("Side by side, for an average operation", style="bold")]
     for title, contrasts in analysis.contrasts.items():
-        table = Table.grid(padding=(0, 1))
-        for contrast in contrasts:
-            says = beside(contrast.effect, contrast.verdict, contrast.b.name)
-            table.add_row(f"  {contrast.a.name}", says)
-        parts += [Text(title, style="dim"), table]
+        parts.append(Text(title, style="dim"))
+        for each in contrasts:
+            says = beside(each.effect, each.verdict, each.b.name)
+            parts.append(Text(f"  {each.a.name}: {says}"))
     return Group(*parts, "")
 
 
+def _views(analysis: Analysis, width: int, colours: bool) -> list[RenderableType]:
+    views = views_of(analysis)
+    sentences = [Text(sentence) for sentence in views.sentences]
+    drawn = [draw(part, width, colours) for part in views.parts]
+    return [*drawn, *([Group(*sentences, "")] if sentences else [])]
+
+
 def _notes(analysis: Analysis) -> RenderableType:
-    sample = analysis.sample
     notes = [f"{kind_name(kind)} {math.expm1(f):.1%}" for kind, f in analysis.floors.items()]
     lines = []
     if notes:
@@ -206,17 +185,13 @@ def _notes(analysis: Analysis) -> RenderableType:
             f"Noise floor (A/A twins): {', '.join(notes)}; smaller differences print as same. "
             "? means: larger, but the interval includes none."
         )
-    lines.append(
-        f"* timed in batches of {max((c.batch for c in sample.cells.values()), default=1)}: "
-        "spread is that of batch means. Grey: too few samples to be firm "
-        "(P90 wants 100, P99 1,000)."
-    )
+    lines.append("Grey or in brackets: too few samples to be firm (P90 wants 100, P99 1,000).")
     lines.append(counts_line(analysis))
     seen = dict.fromkeys(e.note for e in analysis.contenders if e.note)
     for note in seen:
         names = ", ".join(e.name for e in analysis.contenders if e.note == note)
         lines.append(f"{names}: {note}.")
-    return Group(*(Padding(Text(line, style="dim"), (0, 0)) for line in lines), "")
+    return Group(*(Text(line, style="dim") for line in lines), "")
 
 
 def counts_line(analysis: Analysis) -> str:
@@ -237,15 +212,11 @@ def kind_name(kind: str) -> str:
     return "servers" if kind == "server" else "in process"
 
 
-def _verdict(advice: Recommendation) -> RenderableType:
+def _verdict(analysis: Analysis, advice: Recommendation) -> RenderableType:
     parts: list[RenderableType] = [Text(f"! {line}", style="yellow") for line in advice.warnings]
+    if not analysis.ranking:
+        return Group(*parts)  # nothing here is a cache that one could choose
     parts += [Text(sentence) for sentence in advice.sentences]
     if advice.caches_block:
         parts += ["", Text(advice.caches_block, style="green")]
     return Group(*parts)
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
-    )

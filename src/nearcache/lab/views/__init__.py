@@ -31,7 +31,10 @@ class Strong(str):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Cells are ready to print. The first column is text, all others are right-aligned."""
+    """Cells are ready to print. The first column is text, all others are right-aligned.
+
+    A head may have several lines. A terminal continues below what is too wide.
+    """
 
     title: str
     head: Sequence[str]

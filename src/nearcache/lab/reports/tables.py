@@ -1,0 +1,337 @@
+"""The common tables of a report, as :class:`~nearcache.lab.views.Table`.
+
+Terminal, Markdown and HTML draw these; the CSV file has the same numbers unrounded. What is
+void or not firm is :class:`Grey`, whoever is best of a column :class:`Strong`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from nearcache.lab.analysis import Analysis, Row
+from nearcache.lab.model import NO_PAYLOAD
+from nearcache.lab.reports.textplots import sparkline, swing_of
+from nearcache.lab.sample import Cell, Entry
+from nearcache.lab.units import NOTHING, Scale, quantity, scale_for, short
+from nearcache.lab.verdict import TIMES, TO
+from nearcache.lab.views import Grey, Strong, Table
+
+NONE = Grey(NOTHING)
+COUNTS = ("samples", "hits", "misses", "errors", "refused")
+RUN_WIDTH = 10
+LONGEST_IN_HEAD = 18  # of a candidate's name
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One operation on one payload, and how its numbers are written."""
+
+    analysis: Analysis
+    operation: str
+    payload: str
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return self.analysis.rows(self.operation, self.payload)
+
+    @property
+    def about(self) -> dict[str, object]:
+        found: dict[str, object] = self.analysis.sample.about["operations"][self.operation]
+        return found
+
+    @property
+    def unit(self) -> str:
+        return str(self.about["unit"])
+
+    @property
+    def as_rate(self) -> bool:
+        return bool(self.about["as_rate"])
+
+    @cached_property
+    def scale(self) -> Scale:
+        return scale_for(self.unit, [level(row.cell) for row in self.rows])
+
+    @property
+    def anchor(self) -> str:
+        return f"{self.operation}, {self.payload}" if self.payload != NO_PAYLOAD else self.operation
+
+    @property
+    def title(self) -> str:
+        """What is timed, in full."""
+        title = str(self.about["title"] or self.operation)
+        if self.payload != NO_PAYLOAD:
+            known = self.analysis.sample.about["payloads"].get(self.payload, self.payload)
+            title += f": {known}" + (f" ({self.payload})" if known != self.payload else "")
+        return title
+
+    @property
+    def has_spread(self) -> bool:
+        """Are there single samples, or only what the rounds count as?"""
+        return any(row.cell.count for row in self.rows)
+
+    @property
+    def counts_otherwise(self) -> bool:
+        """Does a round count as something else than the median of its samples?"""
+        return self.as_rate or not all(row.cell.count for row in self.rows)
+
+
+def sheets(analysis: Analysis) -> list[Sheet]:
+    """All operations and payloads with something to rank, in the order of the experiment."""
+    found = [Sheet(analysis, *name) for name in analysis.cell_names]
+    return [sheet for sheet in found if sheet.rows]
+
+
+def in_order(analysis: Analysis) -> list[Entry]:
+    """The contenders, best first: by the mix, else by the first operation that has them."""
+    names = [rank.entry.name for rank in analysis.ranking]
+    for sheet in sheets(analysis):
+        names += [row.entry.name for row in sheet.rows if row.entry.name not in names]
+    known = {name: place for place, name in enumerate(names)}
+    return sorted(analysis.contenders, key=lambda entry: known.get(entry.name, len(known)))
+
+
+def level(cell: Cell) -> float:
+    """What a cell counts as: the median of its rounds."""
+    return median(value for rounds in cell.points.values() for value in rounds.values())
+
+
+def overview(analysis: Analysis, wanted: Sequence[Sheet]) -> Table:
+    """Everybody in every column; rates where an operation is read as one."""
+    columns = [_overview_column(sheet) for sheet in wanted]
+    head = ["", *(f"{_brief(sheet)}\n{sheet_unit(sheet)}".rstrip() for sheet in wanted)]
+    rows = [
+        [entry.name, *(column.get(entry.name, NONE) for column in columns)]
+        for entry in in_order(analysis)
+    ]
+    letters = dict.fromkeys(sheet.payload for sheet in wanted if sheet.payload != NO_PAYLOAD)
+    titles = analysis.sample.about["payloads"]
+    legend = ", ".join(f"{name} {titles[name]}" for name in letters if titles.get(name) != name)
+    title = "Median of the rounds; less is better" + ", except of /s" * _has_rates(wanted)
+    return Table(title=title, head=head, rows=rows, note=legend)
+
+
+def _has_rates(wanted: Sequence[Sheet]) -> bool:
+    return any(sheet.as_rate for sheet in wanted)
+
+
+def _overview_column(sheet: Sheet) -> dict[str, str]:
+    best = min(level(row.cell) for row in sheet.rows)
+    column = {}
+    for row in sheet.rows:
+        text = _level_text(sheet, row.cell)
+        column[row.entry.name] = Strong(text) if level(row.cell) == best else text
+    return column
+
+
+def _brief(sheet: Sheet) -> str:
+    name = sheet.operation.removeprefix("get_")
+    return name if sheet.payload == NO_PAYLOAD else f"{name}\n{sheet.payload}"
+
+
+def sheet_unit(sheet: Sheet) -> str:
+    return _rate_scale(sheet).suffix if sheet.as_rate else sheet.scale.suffix
+
+
+def _rate_scale(sheet: Sheet) -> Scale:
+    return scale_for("1/s", [1e9 / level(row.cell) for row in sheet.rows])
+
+
+def _level_text(sheet: Sheet, cell: Cell) -> str:
+    if sheet.as_rate:
+        return _rate_scale(sheet).text(1e9 / level(cell))
+    return sheet.scale.text(level(cell))
+
+
+def cell_table(sheet: Sheet, columns: Sequence[str] | None = None) -> Table:
+    """One operation on one payload in full. ``columns`` by their heads; all if not given."""
+    known = columns_of(sheet)
+    chosen = {head: known[head] for head in (columns or known) if head in known}
+    rows = [[row.entry.name, *(text(row) for text in chosen.values())] for row in sheet.rows]
+    unit = sheet.scale.suffix
+    title = sheet.title + (f", {unit}" if unit else "")
+    return Table(title=title, head=["", *chosen], rows=rows, note=_cell_note(sheet))
+
+
+Column = Callable[[Row], str]
+
+
+def columns_of(sheet: Sheet) -> dict[str, Column]:
+    scale, rows = sheet.scale, sheet.rows
+    columns: dict[str, Column] = {}
+    if sheet.as_rate:
+        per_second = _rate_scale(sheet)
+        columns[f"rate, {per_second.suffix}"] = lambda row: per_second.text(1e9 / level(row.cell))
+    if sheet.counts_otherwise:
+        columns["each"] = lambda row: scale.text(level(row.cell))
+    if sheet.has_spread:
+        columns |= {
+            "median": lambda row: _spread(row, scale, "median") + "*" * (row.cell.batch > 1),
+            "mean": lambda row: _spread(row, scale, "mean"),
+            "P90": lambda row: _firm(_spread(row, scale, "p90"), row.p90_is_firm),
+            "P99": lambda row: _firm(_spread(row, scale, "p99"), row.p99_is_firm),
+            "max": lambda row: _spread(row, scale, "max"),
+            "s.d.": lambda row: _spread(row, scale, "stdev"),
+        }
+    baseline = sheet.analysis.baseline
+    columns[against(sheet.analysis)] = lambda row: ratio_text(row, baseline)
+    if any(row.entry.stored.get(sheet.payload) for row in rows):
+        columns["bytes"] = lambda row: stored_text(row.entry, sheet.payload)
+    swing = swing_of([course(row.cell) for row in rows])
+    columns["run"] = lambda row: sparkline(course(row.cell), RUN_WIDTH, swing)
+    columns["samples"] = lambda row: f"{row.cell.count:,}"
+    for name in COUNTS[1:]:
+        if any(getattr(row.cell, name) for row in rows):
+            columns[name] = lambda row, name=name: f"{getattr(row.cell, name):,}"  # type: ignore[misc]
+    return columns
+
+
+def course(cell: Cell) -> list[float]:
+    """The rounds in the order in which they were measured."""
+    return [
+        rounds[number] for _, rounds in sorted(cell.points.items()) for number in sorted(rounds)
+    ]
+
+
+def against(analysis: Analysis) -> str:
+    """The head of the column of ratios."""
+    return f"{TIMES} {analysis.baseline} (95 %)" if _is_short(analysis) else "ratio (95 %)"
+
+
+def _is_short(analysis: Analysis) -> bool:
+    return len(analysis.baseline) <= LONGEST_IN_HEAD
+
+
+def _spread(row: Row, scale: Scale, name: str) -> str:
+    return scale.text(getattr(row.summary, name)) if row.cell.count else NONE
+
+
+def _firm(text: str, is_firm: bool) -> str:
+    return text if is_firm else Grey(text)
+
+
+def ratio_text(row: Row, baseline: str) -> str:
+    if row.effect is None:
+        return "1" if row.entry.name == baseline else NONE
+    if row.verdict == "same":
+        return Grey("same")
+    effect = row.effect
+    text = f"{short(effect.ratio)} ({short(effect.low)}{TO}{short(effect.high)})"
+    return Grey(text + "?") if row.verdict == "unclear" else text
+
+
+def stored_text(entry: Entry, payload: str) -> str:
+    stored = entry.stored.get(payload)
+    return f"{stored[0]:,.0f}" if stored else NONE
+
+
+def _cell_note(sheet: Sheet) -> str:
+    batch = max(row.cell.batch for row in sheet.rows)
+    notes = [f"* timed in batches of {batch}: the spread is that of batch means"] * (batch > 1)
+    if not _is_short(sheet.analysis):
+        notes.append(f"ratio: to {sheet.analysis.baseline}")
+    if sheet.counts_otherwise and sheet.has_spread:
+        notes.append("each: what a round counts as, not the median of its samples")
+    return "; ".join(notes)
+
+
+def outcomes(analysis: Analysis) -> Table | None:
+    """How calls ended that had no answer, those alike put together."""
+    rows = []
+    for operation, payload in analysis.cell_names:
+        groups: dict[str, list[str]] = {}
+        for entry in analysis.contenders:
+            cell = analysis.sample.cells.get((entry.name, operation, payload))
+            if cell and cell.outcomes:
+                groups.setdefault(_endings(cell), []).append(entry.name)
+        where = operation if payload == NO_PAYLOAD else f"{operation} {payload}"
+        rows += [[where, ending, ", ".join(names)] for ending, names in groups.items()]
+    if not rows:
+        return None
+    head = ["operation", "ended so, of all calls", "candidates"]
+    return Table(title="Without an answer", head=head, rows=rows, text_columns=(0, 1, 2))
+
+
+def _endings(cell: Cell) -> str:
+    """The ways of one cell, most frequent first."""
+    ways = sorted(cell.outcomes.items(), key=lambda way: -way[1])
+    return ", ".join(f"{name} {_share(times, cell.calls)}" for name, times in ways if times)
+
+
+def _share(times: int, calls: int) -> str:
+    return quantity(times / calls, "share") if calls else f"{times:,} times"
+
+
+def measures(sheet: Sheet) -> Table | None:
+    """The secondary numbers of one cell; never ranked."""
+    cells = {row.entry.name: row.cell for row in sheet.rows}
+    names = list(dict.fromkeys(name for cell in cells.values() for name in cell.measures))
+    if not names:
+        return None
+    scales = {name: _measure_scale(name, list(cells.values())) for name in names}
+    head = ["", *(f"{name}, {scales[name].suffix}".rstrip(", ") for name in names)]
+    rows = [
+        [
+            candidate,
+            *(
+                scales[name].text(cell.measures[name].median) if name in cell.measures else NONE
+                for name in names
+            ),
+        ]
+        for candidate, cell in cells.items()
+    ]
+    return Table(title=f"Seen beside: {sheet.title}", head=head, rows=rows, note="never ranked")
+
+
+def _measure_scale(name: str, cells: Sequence[Cell]) -> Scale:
+    series = [cell.measures[name] for cell in cells if name in cell.measures]
+    return scale_for(series[0].unit, [one.median for one in series])
+
+
+def part_names(sheet: Sheet) -> list[str]:
+    return list(dict.fromkeys(name for row in sheet.rows for name in row.cell.parts))
+
+
+def parts(sheet: Sheet) -> Table | None:
+    """Where the time of one operation goes."""
+    names = part_names(sheet)
+    if not names:
+        return None
+    rows = []
+    for row in sheet.rows:
+        found = {name: series.median for name, series in row.cell.parts.items()}
+        texts = [sheet.scale.text(found[name]) if name in found else NONE for name in names]
+        rows.append([row.entry.name, *texts])
+    title = f"Where the time goes: {sheet.title}, {sheet.scale.suffix}"
+    return Table(title=title, head=["", *names], rows=rows)
+
+
+def absent(analysis: Analysis) -> Table | None:
+    if not analysis.absent:
+        return None
+    rows = [[e.name, e.state, e.reason, e.install or NONE] for e in analysis.absent]
+    head = ["candidate", "state", "why", "to have it"]
+    return Table(title="Not in the tables", head=head, rows=rows, text_columns=(0, 1, 2, 3))
+
+
+def proofs(analysis: Analysis) -> Table | None:
+    """What each candidate really was, as its worker read it from live objects."""
+    names = list(dict.fromkeys(name for entry in analysis.measured for name in entry.proof))
+    if not names:
+        return None
+    rows = [[e.name, *(e.proof.get(name, NONE) for name in names)] for e in analysis.measured]
+    columns = tuple(range(len(names) + 1))
+    return Table(title="Proof", head=["", *names], rows=rows, text_columns=columns)
+
+
+def facts(analysis: Analysis) -> Table | None:
+    rows = [
+        [entry.name, name, said]
+        for entry in analysis.contenders
+        for name, said in entry.facts.items()
+    ]
+    if not rows:
+        return None
+    return Table(title="Facts", head=["", "", ""], rows=rows, text_columns=(0, 1, 2))

@@ -1,0 +1,139 @@
+"""Tables, charts and maps for a terminal: what is too wide is continued below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from rich.console import Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from nearcache.lab.reports.textplots import LETTERS, plot
+from nearcache.lab.units import NOTHING
+from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
+
+MOST_NAME, LEAST_TEXT, MOST_TEXT = 34, 12, 60
+WORD_STYLES = ("cyan", "magenta", "green", "yellow", "blue", "red", "white")
+
+
+def draw(part: Table | Chart | Grid, width: int, colours: bool = True) -> RenderableType:
+    if isinstance(part, Table):
+        return draw_table(part, width, colours)
+    if isinstance(part, Chart):
+        return draw_chart(part, width)
+    return draw_grid(part, width)
+
+
+def draw_table(table: Table, width: int, colours: bool = True) -> RenderableType:
+    blocks = [
+        _block(table, columns, colours, is_first=number == 0)
+        for number, columns in enumerate(_blocks(table, width))
+    ]
+    notes = [Text(table.note, style="dim")] if table.note else []
+    return Group(*blocks, *notes, "")
+
+
+def _blocks(table: Table, width: int) -> Iterator[list[int]]:
+    """Columns that fit beside each other; every block begins with the first."""
+    taken, columns = _least_width(table, 0), [0]
+    for column in range(1, len(table.head)):
+        needed = _least_width(table, column) + 1
+        if taken + needed > width and len(columns) > 1:
+            yield columns
+            taken, columns = _least_width(table, 0), [0]
+        taken += needed
+        columns.append(column)
+    yield columns
+
+
+def _least_width(table: Table, column: int) -> int:
+    """Numbers are never broken; text wraps."""
+    longest = max((len(mark(row[column])) for row in table.rows), default=0)
+    if column == 0:
+        return min(MOST_NAME, max(longest, _head_width(table, 0)))
+    if column in table.text_columns:
+        return min(max(longest, LEAST_TEXT), LEAST_TEXT * 2)
+    return max(longest, _head_width(table, column))
+
+
+def _head_width(table: Table, column: int) -> int:
+    return max((len(word) for word in table.head[column].split()), default=1)
+
+
+def _block(
+    table: Table, columns: Sequence[int], colours: bool, *, is_first: bool
+) -> RenderableType:
+    title = table.title if is_first else f"{table.title} (continued)"
+    drawn = RichTable(
+        box=None, padding=(0, 1, 0, 0), show_header=any(table.head[column] for column in columns)
+    )
+    for column in columns:
+        is_text, least = column in table.text_columns, _least_width(table, column)
+        drawn.add_column(
+            # Wrapped here: in a column whose numbers must not break rich breaks no head either.
+            Text(_wrapped(table.head[column], least)),
+            justify="left" if is_text else "right",
+            no_wrap=not is_text or column == 0,
+            overflow="ellipsis" if column == 0 else "fold",
+            vertical="bottom" if column == 0 else "top",
+            min_width=least,
+            max_width=MOST_NAME if column == 0 else MOST_TEXT if is_text else None,
+        )
+    for row in table.rows:
+        drawn.add_row(*(_cell(row[column], colours) for column in columns))
+    return Group(Text(title, style="bold"), drawn)
+
+
+def _wrapped(head: str, width: int) -> str:
+    lines = [wrap(line, max(width, 1), break_long_words=False) for line in head.split("\n")]
+    return "\n".join(words for line in lines for words in line)
+
+
+def _cell(text: str, colours: bool) -> Text:
+    if isinstance(text, Grey):
+        return Text(text if colours else mark(text), style="dim")
+    return Text(text, style="bold" if isinstance(text, Strong) else "")
+
+
+def mark(text: str) -> str:
+    """A grey number where there are no colours: in brackets. Words explain themselves."""
+    is_number = isinstance(text, Grey) and text[:1].isdigit() and text[-1:].isdigit()
+    return f"({text})" if is_number else text
+
+
+def draw_chart(chart: Chart, width: int) -> RenderableType:
+    lines = [Text(line) for line in plot(chart, width)]
+    notes = [Text(chart.note, style="dim")] if chart.note else []
+    return Group(Text(chart.title, style="bold"), *lines, *notes, "")
+
+
+def draw_grid(grid: Grid, width: int) -> RenderableType:
+    """Whole words if they fit, else a letter for each."""
+    words = list(dict.fromkeys(word for row in grid.words for word in row))
+    names = max((len(name) for name in grid.rows), default=0)
+    longest = max((len(word) for word in [*words, *grid.columns]), default=1)
+    fits = names + 1 + len(grid.columns) * (longest + 3) <= width
+    codes = {word: word if fits else code_of(words, word) for word in words}
+    drawn = RichTable(box=None, padding=(0, 1, 0, 0))
+    drawn.add_column("", no_wrap=True)
+    for column in grid.columns:
+        drawn.add_column(Text(column), justify="center")
+    for number, (name, row) in enumerate(zip(grid.rows, grid.words, strict=True)):
+        cells = []
+        for place, word in enumerate(row):
+            is_here = grid.here == (number, place)
+            text = f"[{codes[word]}]" if is_here else codes[word]
+            style = WORD_STYLES[words.index(word) % len(WORD_STYLES)]
+            cells.append(Text(text, style=f"{style} reverse" if is_here else style))
+        drawn.add_row(Text(name), *cells)
+    notes = [f"across: {grid.x_title}; down: {grid.y_title}"]
+    notes += [] if fits else [", ".join(f"{codes[word]} {word}" for word in words)]
+    notes += ["[ ]: you are here"] if grid.here else []
+    notes += [grid.note] if grid.note else []
+    lines = [Text(note, style="dim") for note in notes]
+    return Group(Text(grid.title, style="bold"), drawn, *lines, "")
+
+
+def code_of(words: Sequence[str], word: str) -> str:
+    return LETTERS[words.index(word) % len(LETTERS)].upper() if word != NOTHING else NOTHING
