@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import zlib
 
 import pytest
 
@@ -66,8 +68,29 @@ def test_a_tuple_is_not_a_list() -> None:
 
 @pytest.mark.parametrize(
     ("letter", "least", "most"),
-    [("S", 100, 150), ("F", 9000, 9100), ("H", 10_000, 10_300), ("Q", 95_000, 105_000)],
+    [
+        ("S", 100, 150),
+        ("F", 9000, 9100),
+        ("H", 10_000, 10_300),
+        ("Q", 95_000, 105_000),
+        ("T", 10_000, 10_300),
+    ],
 )
 def test_sizes_are_what_the_titles_say(letter: str, least: int, most: int) -> None:
     size = len(pickle.dumps(PAYLOADS[letter](seed=1).make(KEY, VERSION), 5))
     assert least <= size <= most
+
+
+@pytest.mark.parametrize(("letter", "least", "most"), [("D", 19e3, 21e3), ("L", 0.95e6, 1.05e6)])
+def test_documents_are_json_of_the_size_in_their_titles(
+    letter: str, least: float, most: float
+) -> None:
+    value = PAYLOADS[letter](seed=1).make(KEY, VERSION)
+    text = json.dumps(value, separators=(",", ":"))
+    assert json.loads(text) == value
+    assert least <= len(text) <= most
+
+
+def test_a_thumbnail_does_not_compress() -> None:
+    raw = pickle.dumps(PAYLOADS["T"](seed=1).make(KEY, VERSION))
+    assert len(zlib.compress(raw)) > 0.99 * len(raw)

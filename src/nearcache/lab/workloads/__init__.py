@@ -5,12 +5,14 @@ A new payload is one new file and one line in ``PAYLOADS``.
 
 from __future__ import annotations
 
+from nearcache.lab.workloads.document import Document, LargeDocument
 from nearcache.lab.workloads.floats import Floats
 from nearcache.lab.workloads.fragment import Fragment
 from nearcache.lab.workloads.oversize import Oversize
 from nearcache.lab.workloads.payload import Payload
 from nearcache.lab.workloads.rows import Rows
 from nearcache.lab.workloads.small_dict import SmallDict
+from nearcache.lab.workloads.thumbnail import Thumbnail
 
 PAYLOADS: dict[str, type[Payload]] = {
     "S": SmallDict,
@@ -18,6 +20,9 @@ PAYLOADS: dict[str, type[Payload]] = {
     "H": Fragment,
     "Q": Rows,
     "X": Oversize,
+    "D": Document,
+    "L": LargeDocument,
+    "T": Thumbnail,
 }
 DEFAULT_PAYLOADS = ("S", "F", "H", "Q")
 PAYLOAD_TITLES = {letter: payload.title for letter, payload in PAYLOADS.items()}
