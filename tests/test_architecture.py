@@ -38,7 +38,7 @@ LAYERS = [
     {"adapter"},
     {"redis_cache", "recording"},
     {"backends"},
-    {"lab"},
+    {"lab", "nginx"},
     {"cli"},
     {"__main__"},
 ]

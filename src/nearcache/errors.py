@@ -20,6 +20,8 @@
     - LockNotAcquired      somebody else held it for the whole wait
     - LockLost             it was held, and its time ran out or somebody took it over
   + LabError               a measurement cannot be made as asked
+  + NginxError             the doctor of nginx cannot do what was asked
+    - NotACacheFile        a file is no entry of an nginx cache, and is left alone
 
 A missing key is not an error. Errors of client libraries are mapped to
 :class:`EngineError` inside each engine and kept as ``__cause__``. Nothing here imports
@@ -125,3 +127,16 @@ class LockLost(LockError):
 
 class LabError(NearcacheError):
     """A measurement cannot be made as asked."""
+
+
+class NginxError(NearcacheError):
+    """The doctor of nginx cannot do what was asked; the message says what to do instead."""
+
+
+class NotACacheFile(NginxError):
+    """A file is not an entry of an nginx cache; nothing was done to it."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name} is not a cache file of nginx: {reason}")
+        self.name = name
+        self.reason = reason

@@ -1,0 +1,227 @@
+"""A real nginx with a real upstream, private to a test: both on loopback, both stopped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from nearcache.lab.servers import child_setup, end_process, free_port
+
+START_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the upstream says, or what nginx said."""
+
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cache(self) -> str:
+        """HIT, MISS and so on: every location of these tests shows it."""
+        return self.headers.get("X-Cache", "")
+
+
+Script = Callable[[str, Mapping[str, str]], Answer]
+
+
+class Upstream:
+    """Answers what ``script`` says, and remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.script: Script = lambda path, headers: Answer(b"hello")
+        self.asked: list[str] = []
+        upstream = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                upstream.asked.append(self.path)
+                answer = upstream.script(self.path, dict(self.headers))
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                if answer.status != 304:
+                    self.send_header("Content-Length", str(len(answer.body)))
+                self.end_headers()
+                if self.command == "GET" and answer.status != 304:
+                    self.wfile.write(answer.body)
+
+            do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
+
+            def log_message(self, *arguments: object) -> None:
+                """Quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+
+def wait_for(happens: Callable[[], bool], timeout_s: float = START_TIMEOUT_S) -> bool:
+    """Ask again and again until it is so; False if it never was."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if happens():
+            return True
+        time.sleep(0.005)
+    return False
+
+
+class Nginx:
+    """One nginx in the foreground, with its own prefix."""
+
+    def __init__(self, directory: Path, http: str, server: str) -> None:
+        self.directory = directory
+        self.cache = directory / "cache"
+        self.log = directory / "access.log"
+        self.port = free_port()
+        text = CONFIGURATION.format(
+            user="user root;" if os.geteuid() == 0 else "",
+            directory=directory, port=self.port, http=http, server=server,
+        )  # fmt: skip
+        self.configuration = directory / "nginx.conf"
+        self.configuration.write_text(text.replace("{cache}", str(self.cache)))
+        self.process = subprocess.Popen(
+            ["nginx", "-p", str(directory), "-c", str(self.configuration)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            preexec_fn=child_setup(None),
+        )
+        self._wait()
+
+    def get(
+        self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
+    ) -> Answer:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request(method, path, headers=dict(headers or {}))
+            response = connection.getresponse()
+            return Answer(response.read(), response.status, dict(response.getheaders()))
+        finally:
+            connection.close()
+
+    def fill(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """Ask until it is a hit: nginx answers a miss before its file is in place."""
+        answers: list[Answer] = []
+
+        def is_hit() -> bool:
+            answers.append(self.get(path, headers))
+            return answers[-1].cache == "HIT"
+
+        assert wait_for(is_hit), f"{path} is not cached: {answers[-1]}"
+        return answers[-1]
+
+    @property
+    def errors(self) -> str:
+        return (self.directory / "error.log").read_text()
+
+    def stop(self) -> None:
+        end_process(self.process)
+        if self.process.stderr:
+            self.process.stderr.close()
+
+    def _wait(self) -> None:
+        def answers() -> bool:
+            try:
+                self.get("/__up")
+            except OSError:
+                return self.process.poll() is not None
+            return True
+
+        wait_for(answers)
+        if self.process.poll() is not None and self.process.stderr:
+            raise AssertionError(f"nginx did not start: {self.process.stderr.read().decode()}")
+
+
+CONFIGURATION = """
+daemon off;
+worker_processes 1;
+{user}
+pid {directory}/nginx.pid;
+error_log {directory}/error.log info;
+events {{ worker_connections 256; }}
+http {{
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    uwsgi_temp_path {directory}/uwsgi;
+    fastcgi_temp_path {directory}/fastcgi;
+    scgi_temp_path {directory}/scgi;
+    access_log {directory}/access.log combined;
+    {http}
+    server {{
+        listen 127.0.0.1:{port};
+        location = /__up {{ access_log off; return 204; }}
+        {server}
+    }}
+}}
+"""
+
+StartNginx = Callable[..., Nginx]
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    server = Upstream()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def start_nginx(tmp_path: Path) -> Iterator[StartNginx]:
+    """A function that starts nginx with these ``http`` and ``server`` lines; ``{cache}`` works."""
+    if shutil.which("nginx") is None:
+        if os.environ.get("CI"):
+            pytest.fail("nginx is not installed, and CI must have it")
+        pytest.skip("nginx is not installed: its doctor is NOT tested")
+    started: list[Nginx] = []
+
+    def start(http: str = "", server: str = "") -> Nginx:
+        directory = tmp_path / f"nginx{len(started)}"
+        directory.mkdir()
+        started.append(Nginx(directory, http, server))
+        return started[-1]
+
+    yield start
+    for nginx in started:
+        nginx.stop()
+
+
+@pytest.fixture
+def proxy(start_nginx: StartNginx, upstream: Upstream) -> Callable[[str], Nginx]:
+    """nginx with one cached location; the argument is more lines for it."""
+
+    def start(lines: str = "") -> Nginx:
+        return start_nginx(
+            http="proxy_cache_path {cache} levels=1:2 keys_zone=z:1m inactive=1h;",
+            server=f"""
+                location / {{
+                    proxy_pass http://127.0.0.1:{upstream.port};
+                    proxy_cache z;
+                    proxy_cache_valid 200 1h;
+                    add_header X-Cache $upstream_cache_status always;
+                    {lines}
+                }}""",
+        )
+
+    return start

@@ -1,0 +1,165 @@
+"""Files that a real nginx wrote, and files of every other layout, are read for what they are."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nearcache.errors import NginxError, NotACacheFile
+from nearcache.nginx.cachedir import CacheDir, Census, levels_of
+from nearcache.nginx.cachefile import MARKER, parse
+from nearcache.nginx.keys import name_of, parse_levels, path_of, variant_of
+from nearcache.nginx.layout import LAYOUTS, Layout
+
+from .conftest import Answer, Nginx, Upstream
+
+Proxy = Callable[[str], Nginx]
+KEY = b"http://127.0.0.1:1/a?b=1"
+HEAD = b"HTTP/1.1 200 OK\r\nX-A: 1\r\n\r\n"
+
+
+def made(layout: Layout, key: bytes = KEY, body: bytes = b"body", **changes: int) -> bytes:
+    """A cache file as this layout has it."""
+    start = layout.size + len(MARKER) + len(key) + 1
+    numbers = {
+        "version": layout.version or 0,
+        "valid_sec": 2_000_000_000,
+        "updating_sec": 30,
+        "error_sec": 60,
+        "last_modified": -1,
+        "date": 1_900_000_000,
+        "crc32": zlib.crc32(key),
+        "header_start": start,
+        "body_start": start + len(HEAD),
+    } | changes
+    head = bytearray(layout.size)
+    for name, value in numbers.items():
+        if name in layout.fields:
+            field = layout.fields[name]
+            head[field.offset : field.offset + field.size] = layout.pack_number(name, value)
+    return bytes(head) + MARKER + key + b"\n" + HEAD + body
+
+
+def read_made(content: bytes, tmp_path: Path, name: str | None = None) -> object:
+    path = tmp_path / "made"
+    path.write_bytes(content)
+    return parse(name or name_of(KEY), content, path.stat())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_every_layout_is_read_by_what_it_proves(layout: Layout, tmp_path: Path) -> None:
+    content = made(layout)
+    path = tmp_path / "made"
+    path.write_bytes(content)
+    entry = parse(name_of(KEY), content, path.stat())
+    assert (entry.key, entry.head, entry.body_size) == (KEY, HEAD, 4)
+    assert (entry.valid_sec, entry.date) == (2_000_000_000, 1_900_000_000)
+    assert entry.last_modified is None
+    assert entry.status == 200
+    assert entry.headers("x-a") == ["1"]
+    if "updating_sec" in layout.fields:
+        assert (entry.stale_while_revalidate_s, entry.stale_if_error_s) == (30, 60)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it has no key"),
+        (b"x" * 400, "it has no key"),
+        (made(LAYOUTS[0], version=4), "its version is not that of its shape"),
+        (made(LAYOUTS[0], crc32=1), "does not have the checksum"),
+        (made(LAYOUTS[0], body_start=10), "its body begins before its head"),
+        (made(LAYOUTS[0], header_start=60_000), "its head begins at byte 60000"),
+        (made(LAYOUTS[0], header_start=380), "its key does not end where its head begins"),
+        (made(LAYOUTS[0], key=b"another"), "is the MD5 neither of its key nor of a variant"),
+        (b"?" + made(LAYOUTS[0]), "its key is at byte 337, as in no version known"),
+    ],
+)
+def test_what_is_no_cache_file_is_refused_with_the_reason(
+    content: bytes, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(NotACacheFile, match=reason):
+        read_made(content, tmp_path)
+
+
+def test_levels_are_those_that_nginx_takes() -> None:
+    assert parse_levels("1:2") == (1, 2)
+    assert parse_levels("") == ()
+    for wrong in ("3", "1:2:1:2", "a", "1:"):
+        with pytest.raises(NginxError, match="up to three"):
+            parse_levels(wrong)
+
+
+def test_the_file_of_a_url_is_found_without_a_scan(proxy: Proxy, upstream: Upstream) -> None:
+    nginx = proxy("")
+    nginx.fill("/x?a=1")
+    key = f"http://127.0.0.1:{upstream.port}/x?a=1".encode()
+    with CacheDir(nginx.cache) as directory:
+        found = directory.find(key, (1, 2))
+        assert found is not None
+        assert directory.find(b"http://elsewhere/", (1, 2)) is None
+    assert found.path == str(path_of(name_of(key), (1, 2)))
+    assert levels_of(found.folder) == (1, 2)
+    assert found.entry.key == key
+    assert 3590 < found.entry.time_left(time.time()) <= 3600
+    assert found.entry.status == 200
+    assert found.entry.body_size == len(b"hello")
+    assert not found.entry.is_variant
+
+
+def test_variants_have_the_name_that_their_request_headers_give(
+    proxy: Proxy, upstream: Upstream
+) -> None:
+    upstream.script = lambda path, headers: Answer(
+        headers.get("Accept-Encoding", "").encode(), headers={"Vary": "Accept-Encoding, X-Side"}
+    )
+    nginx = proxy("proxy_set_header Accept-Encoding $http_accept_encoding;")
+    asked = [
+        {"Accept-Encoding": "gzip, br", "X-Side": "left"},
+        {"Accept-Encoding": "br", "X-Side": "right"},
+    ]
+    for headers in asked:
+        nginx.fill("/v", headers)
+    with CacheDir(nginx.cache) as directory:
+        entries = [found.entry for found in directory.walk()]
+    key = f"http://127.0.0.1:{upstream.port}/v".encode()
+    assert {entry.key for entry in entries} == {key}
+    names = {variant_of(key, b"Accept-Encoding, X-Side", headers) for headers in asked}
+    assert {entry.variant for entry in entries} == names
+    assert sorted(entry.is_variant for entry in entries) == [False, True]
+
+
+def test_a_walk_counts_what_is_no_entry_and_follows_no_link(proxy: Proxy, tmp_path: Path) -> None:
+    nginx = proxy("")
+    nginx.fill("/x")
+    (nginx.cache / "README").write_text("hello")
+    (nginx.cache / ("0" * 32)).symlink_to("/etc/passwd")
+    os.mkfifo(nginx.cache / ("1" * 32))
+    (nginx.cache / ("2" * 32)).write_bytes(b"short")
+    (nginx.cache / ("3" * 32 + ".0000000001")).write_bytes(b"half written")
+    (nginx.cache / "b").symlink_to(tmp_path)
+    census = Census()
+    with CacheDir(nginx.cache) as directory:
+        found = list(directory.walk(census))
+    assert len(found) == census.entries == 1
+    assert census.temporary == 1
+    assert census.foreign["it is not a regular file"] == 2
+    assert sum(census.foreign.values()) == 5
+
+
+def test_a_directory_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NginxError, match="does not exist; give the path"):
+        CacheDir(tmp_path / "none")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NginxError, match="is not a directory"):
+        CacheDir(tmp_path / "file")
+
+
+def test_md5_of_the_key_is_the_name() -> None:
+    assert name_of(KEY) == hashlib.md5(KEY).hexdigest()
