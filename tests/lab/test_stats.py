@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
+from statistics import median
 
 import pytest
 
+from nearcache.lab.bootstrap import Medians
 from nearcache.lab.stats import (
     LEAST_FLOOR,
     Effect,
     effect_of,
     geometric_mean,
+    holm,
     judge,
+    judge_family,
     noise_floor,
     paired_log_ratios,
-    tied_with_first,
+    shift_of,
+    signed_rank_p,
     warm_up_count,
 )
 
@@ -27,7 +33,7 @@ def effect(ratio: float, low: float, high: float) -> Effect:
 def test_a_constant_ratio_is_found_exactly_however_the_machine_drifts() -> None:
     base = {r: {n: 10.0 * (1 + r) * (1 + n) for n in range(5)} for r in range(3)}
     twice = {r: {n: 2 * value for n, value in rounds.items()} for r, rounds in base.items()}
-    found = effect_of(twice, base, 200, random.Random(1))
+    found = effect_of(twice, base)
     assert found is not None
     assert found.ratio == pytest.approx(2)
     assert found.low == pytest.approx(2)
@@ -42,7 +48,7 @@ def test_only_rounds_that_both_have_are_paired() -> None:
 
 
 def test_without_a_common_round_there_is_no_effect() -> None:
-    assert effect_of({0: {0: 1.0}}, {1: {0: 1.0}}, 10, random.Random(1)) is None
+    assert effect_of({0: {0: 1.0}}, {1: {0: 1.0}}) is None
 
 
 def test_the_interval_covers_a_true_ratio_of_one_about_as_often_as_it_says() -> None:
@@ -53,19 +59,19 @@ def test_the_interval_covers_a_true_ratio_of_one_about_as_often_as_it_says() -> 
             {r: {n: math.exp(rng.gauss(0, 0.1)) for n in range(6)} for r in range(6)}
             for _ in range(2)
         )
-        found = effect_of(a, b, 200, rng)
+        found = effect_of(a, b)
         assert found is not None
         covered += found.low <= 1 <= found.high
     assert covered >= 180
 
 
 def test_processes_that_differ_widen_the_interval_more_than_rounds_that_differ() -> None:
-    noise = [0.8, 0.9, 1.1, 1.25]
-    base = {r: dict.fromkeys(range(4), 1.0) for r in range(4)}
-    by_process = {r: dict.fromkeys(range(4), noise[r]) for r in range(4)}
-    by_round = {r: {n: noise[n] for n in range(4)} for r in range(4)}
-    wide = effect_of(by_process, base, 500, random.Random(1))
-    narrow = effect_of(by_round, base, 500, random.Random(1))
+    noise = [0.8, 0.9, 1.0, 1.1, 1.25]
+    base = {r: dict.fromkeys(range(5), 1.0) for r in range(5)}
+    by_process = {r: dict.fromkeys(range(5), noise[r]) for r in range(5)}
+    by_round = {r: {n: noise[n] for n in range(5)} for r in range(5)}
+    wide = effect_of(by_process, base)
+    narrow = effect_of(by_round, base)
     assert wide is not None
     assert narrow is not None
     assert wide.log_high - wide.log_low > narrow.log_high - narrow.log_low
@@ -98,9 +104,78 @@ def test_verdicts_respect_floor_and_interval(found: Effect, verdict: str) -> Non
     assert judge(found, math.log(1.05)) == verdict
 
 
-def test_only_what_is_clearly_slower_than_the_first_is_not_tied_with_it() -> None:
-    field = [effect(1.01, 0.9, 1.1), effect(1.5, 0.9, 2), effect(1.5, 1.4, 1.6), None]
-    assert tied_with_first(field, math.log(1.05)) == [True, True, False, True]
+def test_the_bootstrap_that_is_computed_agrees_with_the_one_that_is_simulated() -> None:
+    rng = random.Random(3)
+    for sizes in ((8, 8, 8, 8, 8), (6, 5, 3), (31,), (2, 2)):
+        groups = [[rng.gauss(0.05, 0.1) for _ in range(size)] for size in sizes]
+        drawn = []
+        for _ in range(4000):
+            chosen: list[float] = []
+            for group in rng.choices(groups, k=len(groups)):
+                chosen += rng.choices(group, k=len(group))
+            drawn.append(median(chosen))
+        exact = Medians(groups)
+        others_side = min(sum(d <= 0 for d in drawn), sum(d >= 0 for d in drawn)) / 4000
+        assert exact.p_of_zero() == pytest.approx(2 * others_side, abs=0.06)
+        for tail in (0.025, 0.25):
+            # As a share of the simulated medians, because these lie on a few values. Of an even
+            # number they lie halfway between two, so one value more to each side is allowed.
+            low, high = (exact.values.index(v) for v in (exact.low(tail), exact.high(tail)))
+            assert sum(d < exact.values[low] for d in drawn) / 4000 <= tail + 0.02
+            assert sum(d > exact.values[high] for d in drawn) / 4000 <= tail + 0.02
+            assert sum(d <= exact.values[low + 1] for d in drawn) / 4000 >= tail - 0.02
+            assert sum(d >= exact.values[high - 1] for d in drawn) / 4000 >= tail - 0.02
+
+
+def test_equivalence_is_proven_only_by_an_interval_inside_the_zone() -> None:
+    flat = {r: {n: 1.0 + 0.001 * n for n in range(6)} for r in range(4)}
+    noisy = {r: {n: 1.0 + 0.2 * (-1) ** (n + r) for n in range(6)} for r in range(4)}
+    base = {r: dict.fromkeys(range(6), 1.0) for r in range(4)}
+    proven, merely = effect_of(flat, base), effect_of(noisy, base)
+    assert proven is not None
+    assert merely is not None
+    assert proven.is_equivalent()
+    assert not merely.is_equivalent()
+    assert not effect(1.5, 1.4, 1.6).is_equivalent()
+
+
+def test_holm_multiplies_the_smallest_most_and_never_falls() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_one_lucky_comparison_among_many_is_not_a_finding() -> None:
+    lucky = replace(effect(1.2, 1.01, 1.4), p=0.03)
+    clear = replace(effect(1.2, 1.1, 1.3), p=0.0001)
+    nothing = [replace(effect(1.1, 0.9, 1.3), p=0.5)] * 8
+    floors = [math.log(1.05)] * 10
+    assert judge_family([lucky], floors[:1]) == ["slower"]
+    assert judge_family([lucky, clear, *nothing], floors)[:2] == ["unclear", "slower"]
+
+
+def test_signed_ranks_give_the_textbook_values() -> None:
+    assert signed_rank_p([1, 2, 3, 4, 5]) is None, "five cannot reach five percent"
+    assert signed_rank_p([1, 2, 3, 4, 5, 6]) == pytest.approx(2 / 64)
+    # Sums of at most 6 of the ranks 1 to 8: fourteen ways of 256.
+    assert signed_rank_p([1, 2, 3, 4, 5, -6, 7, 8]) == pytest.approx(2 * 14 / 256)
+    many = [0.1 + 0.01 * i for i in range(70)]
+    found = signed_rank_p(many)
+    assert found is not None
+    assert found < 1e-9
+    tied = signed_rank_p([1, 1, 1, -1, -1, -1])
+    assert tied == 1
+
+
+def test_a_shift_is_in_the_unit_and_one_outlier_does_not_move_it() -> None:
+    base = {0: {n: 100.0 + n for n in range(12)}}
+    later = {0: {n: 107.0 + n for n in range(12)}}
+    later[0][3] = 9000.0
+    found = shift_of(later, base)
+    assert found is not None
+    assert found.value == pytest.approx(7)
+    assert found.low == pytest.approx(7)
+    assert shift_of({0: {0: 1.0}}, {1: {0: 1.0}}) is None
 
 
 def test_a_slow_start_is_left_out_and_a_late_hiccup_is_kept() -> None:

@@ -25,7 +25,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, pstdev
 from typing import Any
 
 from nearcache.errors import LabError
@@ -294,11 +294,20 @@ def distribution_of(cell: Cell) -> Distribution:
 
 
 def summarize(cell: Cell) -> Summary:
+    """Of the samples; of the rounds where no samples were kept, with a count of 0."""
+    if not cell.count:
+        return _summary_of_points(cell)
     mean = cell.sum / cell.count
     variance = max(0.0, cell.sum_squares / cell.count - mean * mean)
     found = distribution_of(cell)
     p50, p90, p99 = (found.percentile(rank) for rank in (50, 90, 99))
     return Summary(p50, mean, p90, p99, float(cell.max), math.sqrt(variance), cell.count)
+
+
+def _summary_of_points(cell: Cell) -> Summary:
+    points = sorted(value for rounds in cell.points.values() for value in rounds.values())
+    p90, p99 = (points[min(len(points) - 1, int(len(points) * q))] for q in (0.90, 0.99))
+    return Summary(median(points), fmean(points), p90, p99, points[-1], pstdev(points), 0)
 
 
 @dataclass
@@ -322,6 +331,11 @@ class Entry:
     proof: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)  # what else is to be said about it
     stored: dict[str, tuple[float, str]] = field(default_factory=dict)  # payload -> bytes, how
+
+
+def kind_of(entry: Entry) -> str:
+    """What the noise depends on: is another process asked, or not?"""
+    return "server" if entry.server or entry.family == "yours" else "process"
 
 
 CellKey = tuple[str, str, str]

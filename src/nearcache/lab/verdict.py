@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearcache.lab.analysis import FEW_PAIRS, Analysis, Rank
+from nearcache.lab.analysis import Analysis, Rank
+from nearcache.lab.comparisons import FEW_PAIRS
 from nearcache.lab.sample import summarize
 from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import short, us

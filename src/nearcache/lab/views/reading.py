@@ -37,8 +37,7 @@ def compared(
     if first is None or second is None:
         return None
     entries = analysis.sample.candidates
-    effect, verdict = analysis._compare(entries[a], entries[b], first.points, second.points)
-    return (effect, verdict) if effect and verdict else None
+    return analysis.judged(entries[a], entries[b], first.points, second.points)
 
 
 def verdict_of(

@@ -1,0 +1,93 @@
+"""What a seed published, and whether it still holds here, today.
+
+A ratio measured years ago on another machine is not refuted by another number, only by
+another answer. So a claim *holds* as long as today's interval comes within a quarter of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from nearcache.lab.stats import LEAST_FLOOR, Effect, judge
+
+if TYPE_CHECKING:
+    from nearcache.lab.analysis import Analysis
+
+Word = Literal["holds", "smaller", "larger", "same", "reversed", "unclear", "not measured"]
+
+NEAR = math.log(1.25)
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """One headline of a seed beside today's number."""
+
+    seed: str
+    text: str
+    published: float  # how many times the cost of ``fast`` the seed gave ``slow``
+    slow: str
+    fast: str
+    operation: str
+    payload: str
+    effect: Effect | None  # today's: ratio, low, high
+    word: Word
+    why: str
+
+
+def answer(analysis: Analysis, claim: Mapping[str, Any]) -> ClaimResult:
+    """The claim as the sample keeps it (the fields of model.Claim), answered."""
+    cell = claim["operation"], claim["payload"]
+    effect = analysis.compare(claim["slow"], claim["fast"], *cell)
+    entries = [analysis.sample.candidates.get(claim[side]) for side in ("slow", "fast")]
+    if effect is None:
+        word: Word = "not measured"
+        reasons = [_why_not(analysis, claim[side], *cell) for side in ("slow", "fast")]
+        why = "; ".join(filter(None, [*reasons, claim["why"]]))
+    else:
+        floor = analysis.floor_between(*(entry for entry in entries if entry))
+        word = word_for(math.log(claim["ratio"]), effect, floor)
+        why = claim["why"]
+    return ClaimResult(
+        seed=claim["seed"],
+        text=claim["text"],
+        published=claim["ratio"],
+        slow=claim["slow"],
+        fast=claim["fast"],
+        operation=cell[0],
+        payload=cell[1],
+        effect=effect,
+        word=word,
+        why=why,
+    )
+
+
+def word_for(published: float, effect: Effect, floor: float = LEAST_FLOOR) -> Word:
+    """How today's effect stands to a published log ratio; both of ``slow`` over ``fast``."""
+    verdict = judge(effect, floor)
+    was_same = abs(published) <= LEAST_FLOOR
+    if verdict == "unclear":
+        return "unclear"
+    if verdict == "same":
+        return "holds" if was_same else "same"
+    if was_same:
+        return "larger"
+    if (effect.log_ratio > 0) != (published > 0):
+        return "reversed"
+    if effect.log_low - NEAR <= published <= effect.log_high + NEAR:
+        return "holds"
+    return "larger" if abs(effect.log_ratio) > abs(published) else "smaller"
+
+
+def _why_not(analysis: Analysis, name: str, operation: str, payload: str) -> str:
+    entry = analysis.sample.candidates.get(name)
+    if entry is None:
+        return f"{name} was not asked for"
+    if entry.state != "measured":
+        return f"{name}: {entry.state}" + (f": {entry.reason}" if entry.reason else "")
+    if (name, operation, payload) not in analysis.sample.cells:
+        return f"{name} did no {operation} of {payload}"
+    void = analysis.void(name, operation, payload)
+    return f"{name}: {void}" if void else ""
