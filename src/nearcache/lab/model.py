@@ -15,7 +15,16 @@ Reach = Literal["process", "host", "network"]
 
 SocketKind = Literal["unix", "tcp"]
 ParserKind = Literal["hiredis", "python"]
-ServerName = Literal["redis", "memcached-unix", "memcached-tcp", "postgres", "s3"]
+ServerName = Literal[
+    "redis",
+    "redis-always",
+    "redis-everysec",
+    "redis-os",
+    "memcached-unix",
+    "memcached-tcp",
+    "postgres",
+    "s3",
+]
 # What a cost is counted in. Less is better, always: a throughput is kept as time per
 # operation and printed as a rate where one would rather read that.
 Unit = Literal["ns", "bytes", "share", "count"]

@@ -42,6 +42,9 @@ _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 STARTERS: dict[ServerName, str] = {
     "redis": "nearcache.lab.servers.redis.start_redis",
+    "redis-always": "nearcache.lab.servers.redis_aof.start_redis_always",
+    "redis-everysec": "nearcache.lab.servers.redis_aof.start_redis_everysec",
+    "redis-os": "nearcache.lab.servers.redis_aof.start_redis_os",
     "memcached-unix": "nearcache.lab.servers.memcached.start_memcached_unix",
     "memcached-tcp": "nearcache.lab.servers.memcached.start_memcached_tcp",
     "postgres": "nearcache.lab.servers.postgres.start_postgres",
