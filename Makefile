@@ -28,7 +28,7 @@ lab: core servers  ## Measure cache backends on this machine; ends in a CACHES b
 	@.venv/bin/nearcache lab run backends
 
 test: core servers newer-redis s3-server  ## Test the core and the package.
-	@$(RUST) cargo test --release --quiet -p nearcache-core
+	@$(RUST) cargo test --release --quiet -p nearcache-core -p nearcache-nginx
 	@$(PYTHON) -m pytest -q
 
 test-matrix: servers newer-redis s3-server  ## Test on every Python >= 3.11 found, with Django 5.2 and the newest.

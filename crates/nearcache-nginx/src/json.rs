@@ -1,0 +1,127 @@
+//! One flat JSON object a line, scanned in place.
+//!
+//! Not a JSON parser: it checks no more than it must to find the members. Values that are
+//! objects or arrays are skipped over; escapes in strings are left as they are.
+
+use crate::record::{Field, Record};
+
+/// `None` if the line is no object, or breaks off.
+pub(crate) fn read(line: &[u8]) -> Option<Record<'_>> {
+    let mut at = skip_space(line, 0);
+    if line.get(at) != Some(&b'{') {
+        return None;
+    }
+    at = skip_space(line, at + 1);
+    let mut record = Record::empty();
+    if line.get(at) == Some(&b'}') {
+        return Some(record);
+    }
+    loop {
+        let (name, after) = string(line, at)?;
+        at = skip_space(line, after);
+        if line.get(at) != Some(&b':') {
+            return None;
+        }
+        at = skip_space(line, at + 1);
+        let (value, after) = value(line, at)?;
+        if let Some(field) = std::str::from_utf8(name).ok().and_then(Field::of_variable) {
+            record.put(field, value);
+        }
+        at = skip_space(line, after);
+        match line.get(at)? {
+            b',' => at = skip_space(line, at + 1),
+            b'}' => return (skip_space(line, at + 1) == line.len()).then_some(record),
+            _ => return None,
+        }
+    }
+}
+
+/// The inside of the string at `at`, and the place after it.
+fn string(line: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    if line.get(at) != Some(&b'"') {
+        return None;
+    }
+    let begin = at + 1;
+    let mut from = begin;
+    loop {
+        let found = from + memchr::memchr2(b'"', b'\\', line.get(from..)?)?;
+        if line[found] == b'"' {
+            return Some((&line[begin..found], found + 1));
+        }
+        from = found + 2;
+    }
+}
+
+/// A string without its quotes, or a number, `true`, `null`, `{...}` as it stands.
+fn value(line: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    match line.get(at)? {
+        b'"' => string(line, at),
+        b'{' | b'[' => nested(line, at),
+        _ => {
+            let length =
+                line[at..].iter().position(|byte| matches!(byte, b',' | b'}' | b' ' | b'\t'))?;
+            let text = &line[at..at + length];
+            // As nginx's own word for nothing.
+            Some((if text == b"null" { b"-" } else { text }, at + length))
+        }
+    }
+}
+
+/// Over an object or array, by counting brackets outside strings.
+fn nested(line: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let (mut depth, mut i) = (0usize, at);
+    loop {
+        match line.get(i)? {
+            b'"' => i = string(line, i)?.1,
+            b'{' | b'[' => (depth, i) = (depth + 1, i + 1),
+            b'}' | b']' => {
+                (depth, i) = (depth - 1, i + 1);
+                if depth == 0 {
+                    return Some((&line[at..i], i));
+                }
+            }
+            _ => i += 1,
+        }
+    }
+}
+
+fn skip_space(line: &[u8], at: usize) -> usize {
+    let rest = line.get(at..).unwrap_or(b"");
+    let blank = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+    at + blank.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::CacheStatus;
+
+    #[test]
+    fn members_are_found_by_the_names_of_variables() {
+        let line = br#"{"msec":"1.5", "status": 200,"x":{"y":["}"]},"request_uri":"/\"a","upstream_cache_status":"HIT","upstream_response_time":null}"#;
+        let record = read(line).unwrap();
+        assert_eq!(record.status(), Some(200));
+        assert_eq!(record.uri(), Some(&br#"/\"a"#[..]));
+        assert_eq!(record.cache_status(), Some(CacheStatus::Hit));
+        assert_eq!(record.upstream().unwrap().asked, 0);
+    }
+
+    #[test]
+    fn what_is_no_object_is_none() {
+        let wrong: [&[u8]; 9] = [
+            b"",
+            b"{",
+            b"[]",
+            b"{\"a\"}",
+            b"{\"a\":",
+            b"{\"a\":1",
+            b"{\"a\":\"\\\"}",
+            b"{\"a\":1}x",
+            b"{\"a\":[1}",
+        ];
+        for line in wrong {
+            assert!(read(line).is_none(), "{}", String::from_utf8_lossy(line));
+        }
+        assert!(read(b" {} ").is_some());
+    }
+}
