@@ -7,6 +7,9 @@ from nearcache.lab.candidates import unknown_name
 from nearcache.lab.experiments.backends import BACKENDS
 from nearcache.lab.experiments.codecs import CODECS
 from nearcache.lab.experiments.keys import KEYS
+from nearcache.lab.experiments.pools import POOLS
+from nearcache.lab.experiments.stores import STORES
+from nearcache.lab.experiments.hashes import HASHES
 from nearcache.lab.model import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -15,6 +18,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         BACKENDS,
         CODECS,
         KEYS,
+        POOLS,
+        STORES,
+        HASHES,
     )
 }
 
