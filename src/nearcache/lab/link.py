@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 PINGS = 50
+FIRST_WINDOW_BYTES = 10 * 1448
 LARGE_BYTES = 512 * 1024
 LARGE_GETS = 3
 PING, PONG = b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"
@@ -28,12 +29,27 @@ class LinkBroken(Exception):
 
 @dataclass(frozen=True)
 class Link:
-    """A way to a server: the round trip of next to nothing, and the rate of large replies."""
+    """A way to a server: the round trip of next to nothing, and the rate of large replies.
+
+    ``starts_slowly``: as a TCP connection that was idle for a while, which Linux lets send
+    ten segments, then twice as many after every round trip (RFC 6928, RFC 5681). One that
+    was measured has no such start: what it had is in its rate.
+    """
 
     rtt_ns: float
     bytes_per_s: float
+    starts_slowly: bool = False
 
-    def transfer_ns(self, size_bytes: float) -> float:
+    def way_ns(self, size_bytes: float) -> float:
+        """Of one call that moves so many bytes."""
+        total_ns, left, window = self.rtt_ns, size_bytes, FIRST_WINDOW_BYTES
+        while self.starts_slowly and left > window and self._stream_ns(window) < self.rtt_ns:
+            total_ns += self.rtt_ns  # the sender waits for the receiver's word
+            left -= window
+            window *= 2
+        return total_ns + self._stream_ns(left)
+
+    def _stream_ns(self, size_bytes: float) -> float:
         return size_bytes / self.bytes_per_s * 1e9
 
 

@@ -15,7 +15,7 @@ import pickle
 import sys
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,6 +43,7 @@ DICTIONARY = "values.dict"
 KEYS = 10  # a codec does not care how many there are, and large values take long
 ALONE_NS = 1_000_000  # for timing encode or decode alone
 ALONE_LEAST = 3
+TRYING_S = 5.0  # for the values of one payload, where they are many
 PROOF_PAYLOAD = "D"  # compresses, and all serializers take it
 
 Encode = Callable[[Any], Any]
@@ -156,15 +157,33 @@ class CodecSubject(AliasSubject):
         key = f"{self.setup.namespace}:fate"
         if not self.fates:
             self._try_types(key)
-        value = payload.make(key, 1)
-        self.fates[letter] = fate_of(self.cache, key, value)
-        self.facts[f"types in {letter}"] = ", ".join(sorted(types_in(value)))
-        if self.fates[letter] == EXACT:
-            self.cache.set(key, value, TIMEOUT_S)
-            self.facts[f"stored {letter}"] = str(self._form(key))
-            self.cache.delete(key)
-        else:
-            self.facts[f"stored {letter}"] = f"not: {self.fates[letter]}"
+        # A user's values differ from each other: one that comes back says little of the next.
+        values = getattr(payload, "values", None) or [payload.make(key, 1)]
+        tried, self.fates[letter] = self._fate_of_all(key, values)
+        if len(values) > 1:
+            self.facts[f"tried {letter}"] = f"{tried} of {len(values)} values"
+        self.facts[f"types in {letter}"] = ", ".join(sorted(set().union(*map(types_in, values))))
+        self.facts[f"stored {letter}"] = self._how_stored(key, letter, values[0])
+
+    def _fate_of_all(self, key: str, values: Sequence[Any]) -> tuple[int, str]:
+        """How many were tried, and the first fate that is not exact; those of new types first."""
+        deadline = time.monotonic() + TRYING_S
+        first_of = {frozenset(types_in(value)): at for at, value in enumerate(reversed(values))}
+        firsts = {len(values) - 1 - at for at in first_of.values()}
+        order = [*sorted(firsts), *(at for at in range(len(values)) if at not in firsts)]
+        for tried, at in enumerate(order, start=1):
+            fate = fate_of(self.cache, key, values[at])
+            if fate != EXACT or time.monotonic() > deadline:
+                return tried, fate
+        return len(order), EXACT
+
+    def _how_stored(self, key: str, letter: str, value: Any) -> str:
+        if self.fates[letter] != EXACT:
+            return f"not: {self.fates[letter]}"
+        self.cache.set(key, value, TIMEOUT_S)
+        form = self._form(key)
+        self.cache.delete(key)
+        return str(form)
 
     def _try_types(self, key: str) -> None:
         if not self.candidate.settings_module:
