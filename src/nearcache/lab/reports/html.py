@@ -1,37 +1,63 @@
-"""A sample as one HTML page: no network, no other file, readable without scripts."""
+"""A sample as one HTML page: no network, no other file, readable without scripts.
+
+The page may be opened by others than who measured, and names in a sample come from
+anywhere. So everything is escaped, the script sets text and never parses it, and the
+page's own policy (CSP) allows these scripts by their hashes and nothing from a network.
+"""
 
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from nearcache.lab.analysis import Analysis, Rank, Row
-from nearcache.lab.model import NO_PAYLOAD
-from nearcache.lab.reports import svg
+from nearcache.lab.analysis import Analysis
+from nearcache.lab.reports import svg, tables
+from nearcache.lab.reports.colours import colours_of
+from nearcache.lab.reports.page_data import as_script, page_data
+from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line, kind_name
-from nearcache.lab.sample import distribution_of
-from nearcache.lab.verdict import beside, describe_mix, recommend, short, us
+from nearcache.lab.verdict import beside, describe_mix, recommend
+from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
-CURVE_RANKS = (0.1, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99)
+SCRIPTS = ("uplot/uPlot.iife.min.js", "page/charts.js", "page/page.js")
+STYLES = ("uplot/uPlot.min.css", "page/style.css")
+LONG = 34  # characters; longer text in a table wraps
+MAP_COLOURS = ("#3b82f633", "#f59e0b33", "#10b98133", "#ef444433", "#8b5cf633", "#06b6d433",
+               "#ec489933", "#84cc1633", "#a1620733", "#64748b33")  # fmt: skip
 
 
 @dataclass(frozen=True)
-class CellView:
-    """One operation on one payload, ready to be drawn."""
+class SheetView:
+    """One operation on one payload, ready for the template."""
 
-    anchor: str
-    operation: str
-    payload: str
     title: str
-    rows: Sequence[Row]
-    bars: str
-    curves: str
-    batch: int
+    unit: str
+    table: Table
+    bars: Sequence[tuple[str, str]]  # width in percent, colour
+    measures: Table | None
+    parts: Table | None
+
+
+@dataclass(frozen=True)
+class PartView:
+    """What only this experiment shows: a table, a chart or a map."""
+
+    kind: str
+    title: str
+    view: Table | Chart | Grid
+    number: int = 0  # of a chart, among the charts
+    drawn: str = ""
+    words: dict[str, str] | None = None  # of a map: word -> background
 
 
 def write_page(analysis: Analysis, path: Path) -> None:
@@ -39,126 +65,143 @@ def write_page(analysis: Analysis, path: Path) -> None:
 
 
 def render(analysis: Analysis) -> str:
+    sheets, views = tables.sheets(analysis), views_of(analysis)
+    advice = recommend(analysis)
+    ranked = bool(analysis.ranking)
+    colours = colours_of(analysis.measured)
+    overview = tables.overview(analysis, sheets) if len(sheets) > 1 else None
+    scripts = [_resource(name) for name in SCRIPTS]
+    return _environment().get_template("page.html.j2").render(
+        about=analysis.sample.about,
+        absent=tables.absent(analysis),
+        advice=advice,
+        analysis=analysis,
+        answers=advice.sentences if ranked else [],
+        badge_line=tables.badge_line(analysis),
+        beside=beside,
+        block=advice.caches_block if ranked else "",
+        broken=any(check.voids for check in tables.failures(analysis)),
+        checks=tables.checks(analysis),
+        claims=tables.claims(analysis),
+        colours=colours,
+        contrasts=analysis.contrasts,
+        counts=counts_line(analysis),
+        data=Markup(as_script(page_data(analysis, sheets, views))),  # noqa: S704 - escaped there
+        facts=tables.facts(analysis),
+        failures=tables.failures(analysis),
+        floors={kind_name(kind): math.expm1(f) for kind, f in analysis.floors.items()},
+        groups=tables.rank_groups(analysis),
+        heat=_heat(analysis, sheets) if overview else [],
+        mix=describe_mix(analysis) if ranked else "",
+        mix_bars=_mix_bars(analysis, colours) if ranked else "",
+        outcomes=tables.outcomes(analysis),
+        overview=overview,
+        parts=_parts(views.parts, colours),
+        proofs=tables.proofs(analysis),
+        rounds=analysis.sample.rounds,
+        script_hashes=" ".join(f"'sha256-{_hash(script)}'" for script in scripts),
+        scripts=scripts,
+        sheets=[_sheet(sheet, colours) for sheet in sheets],
+        styles=Markup("").join(_resource(name) for name in STYLES),
+        views=views,
+    )  # fmt: skip
+
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("nearcache.lab.reports", "."),
+        loader=PackageLoader("nearcache.lab.reports", "page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(us=us, short=short, heat=_heat, colour=svg.colour)
-    sample = analysis.sample
-    cells = [_cell(analysis, *name) for name in analysis.cell_names]
-    return environment.get_template("page.html.j2").render(
-        about=sample.about,
-        beside=beside,
-        rounds=sample.rounds,
-        analysis=analysis,
-        advice=recommend(analysis),
-        mix=describe_mix(analysis) if analysis.ranking else "",
-        mix_bars=_mix_bars(analysis),
-        cells=cells,
-        matrix=_matrix(analysis),
-        families=list(dict.fromkeys(entry.family for entry in analysis.contenders)),
-        floors={kind_name(kind): math.expm1(f) for kind, f in analysis.floors.items()},
-        counts=counts_line(analysis),
+    environment.filters.update(lines=_lines, kind=_kind)
+    return environment
+
+
+@cache
+def _resource(name: str) -> Markup:
+    text = resources.files("nearcache.lab.reports").joinpath(name).read_text(encoding="utf-8")
+    return Markup(text)  # noqa: S704 - our own file
+
+
+def _hash(script: str) -> str:
+    return b64encode(sha256(script.encode()).digest()).decode()
+
+
+def _lines(text: str) -> Markup:
+    return Markup("<br>").join(text.split("\n"))
+
+
+def _kind(text: str, is_text: bool) -> Markup:
+    """The attribute that says how a cell is drawn."""
+    classes = ["text"] if is_text else []
+    classes += ["long"] if is_text and len(text) > LONG else []
+    classes += ["grey"] if isinstance(text, Grey) else []
+    classes += ["strong"] if isinstance(text, Strong) else []
+    classes += [text] if text in ("passed", "failed") else []
+    return Markup(' class="{}"').format(" ".join(classes)) if classes else Markup("")
+
+
+def _sheet(sheet: Sheet, colours: dict[str, str]) -> SheetView:
+    columns = [head for head in tables.columns_of(sheet) if head != "run"]  # there is a chart
+    longest = max(row.cost for row in sheet.rows)
+    return SheetView(
+        title=sheet.title,
+        unit=sheet.scale.suffix,
+        table=tables.cell_table(sheet, columns),
+        bars=[(f"{100 * row.cost / longest:.3g}", colours[row.entry.name]) for row in sheet.rows],
+        measures=tables.measures(sheet),
+        parts=tables.parts(sheet),
     )
 
 
-def _cell(analysis: Analysis, operation: str, payload: str) -> CellView:
-    rows = analysis.rows(operation, payload)
-    title = operation
-    if payload != NO_PAYLOAD:
-        title += f", {analysis.sample.about['payloads'].get(payload, payload)}"
-    return CellView(
-        anchor=f"{operation}-{payload}" if payload != NO_PAYLOAD else operation,
-        operation=operation,
-        payload=payload,
-        title=title,
-        rows=rows,
-        bars=svg.bars(f"{title}: median in µs, shorter is better", _bars(analysis, rows)),
-        curves=svg.percentiles(f"{title}: latency by percentile", _curves(rows)),
-        batch=max(row.cell.batch for row in rows),
-    )
+def _parts(found: Sequence[Table | Chart | Grid], colours: dict[str, str]) -> list[PartView]:
+    parts, charts = [], 0
+    for view in found:
+        if isinstance(view, Table):
+            parts.append(PartView("table", view.title, view))
+        elif isinstance(view, Chart):
+            drawn = Markup(svg.curves(view, colours))  # noqa: S704 - escaped there
+            parts.append(PartView("chart", view.title, view, charts, drawn))
+            charts += 1
+        else:
+            words = dict.fromkeys(word for row in view.words for word in row)
+            known = {word: MAP_COLOURS[i % len(MAP_COLOURS)] for i, word in enumerate(words)}
+            parts.append(PartView("map", view.title, view, words=known))
+    return parts
 
 
-def _bars(analysis: Analysis, rows: Sequence[Row]) -> list[svg.Bar]:
-    base = next((r.summary.median for r in rows if r.entry.name == analysis.baseline), None)
-    return [
+def _mix_bars(analysis: Analysis, colours: dict[str, str]) -> Markup:
+    rows = [
         svg.Bar(
-            row.entry.name,
-            row.entry.family,
-            row.summary.median,
-            # The interval belongs to the ratio; drawn in time it needs the baseline's median.
-            row.effect.low * base if row.effect and base else None,
-            row.effect.high * base if row.effect and base else None,
-            faint=row.entry.twin_of is not None,
+            rank.entry.name,
+            rank.cost_ns,
+            colours[rank.entry.name],
+            faint=rank.entry.reach == "process",
         )
-        for row in rows
+        for rank in analysis.ranking
     ]
+    title = "An average operation, shorter is better"
+    return Markup(svg.bars(title, rows, "ns"))  # noqa: S704 - escaped there
 
 
-def _curves(rows: Sequence[Row]) -> list[svg.Curve]:
+def _heat(analysis: Analysis, sheets: Sequence[Sheet]) -> list[list[Markup]]:
+    """Backgrounds of the overview, by powers of two over the best of the column."""
+    columns: list[dict[str, Any]] = []
+    for sheet in sheets:
+        best = min((row.cost for row in sheet.rows if not row.void), default=0)
+        columns.append({row.entry.name: _shade(row.cost, best) for row in sheet.rows})
     return [
-        svg.Curve(row.entry.name, row.entry.family, _curve(row), dashed=_is_tcp(row))
-        for row in rows
-        if row.entry.twin_of is None
+        [column.get(entry.name, Markup("")) for column in columns]
+        for entry in tables.in_order(analysis)
     ]
 
 
-def _curve(row: Row) -> list[tuple[float, float]]:
-    # The last rank that at least one sample stands for.
-    deepest = 100 * (1 - 1 / row.summary.count)
-    ranks = [rank for rank in CURVE_RANKS if rank <= deepest] or [50]
-    found = distribution_of(row.cell)
-    return [(rank, found.percentile(rank)) for rank in ranks]
-
-
-def _is_tcp(row: Row) -> bool:
-    return row.entry.proof.get("socket", "").startswith("tcp")
-
-
-def _mix_bars(analysis: Analysis) -> str:
-    ranking = analysis.ranking
-    if not ranking:
-        return ""
-    base = next((r.cost_ns for r in ranking if r.entry.name == analysis.baseline), None)
-    return svg.bars(
-        "An average operation in µs, shorter is better",
-        [_mix_bar(rank, base) for rank in ranking],
-    )
-
-
-def _mix_bar(rank: Rank, base: float | None) -> svg.Bar:
-    known = rank.effect is not None and base is not None
-    return svg.Bar(
-        rank.entry.name,
-        rank.entry.family,
-        rank.cost_ns,
-        rank.effect.low * base if known and rank.effect and base else None,
-        rank.effect.high * base if known and rank.effect and base else None,
-        faint=rank.entry.reach == "process",
-    )
-
-
-def _matrix(analysis: Analysis) -> list[dict[str, Any]]:
-    """Medians of everything, each with its factor over the fastest of the column."""
-    names = analysis.cell_names
-    columns = {name: {row.entry.name: row for row in analysis.rows(*name)} for name in names}
-    best = {name: min(r.summary.median for r in col.values()) for name, col in columns.items()}
-    lines = []
-    for entry in analysis.contenders:
-        values = [
-            (col[entry.name].summary.median, col[entry.name].summary.median / best[name])
-            if entry.name in col
-            else None
-            for name, col in columns.items()
-        ]
-        lines.append({"entry": entry, "values": values})
-    return lines
-
-
-def _heat(factor: float) -> str:
-    """A background from white to amber, by powers of two over the fastest."""
+def _shade(cost: float, best: float) -> Markup:
+    factor = cost / best if best > 0 else 1
     strength = min(1.0, math.log2(max(1.0, factor)) / 9)
-    return f"rgba(217, 119, 6, {0.55 * strength:.2f})"
+    if strength < 0.02:  # a shade nobody sees
+        return Markup("")
+    return Markup(' style="background:rgba(var(--heat),{})"').format(f"{0.5 * strength:.2f}")

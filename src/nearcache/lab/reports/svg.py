@@ -1,4 +1,4 @@
-"""Two charts as plain SVG text: bars from zero, and latency by percentile.
+"""Charts as plain SVG text, for readers without scripts and for the top of the page.
 
 No library and no script: the page must open from a mail attachment, offline.
 """
@@ -6,152 +6,149 @@ No library and no script: the page must open from a mail attachment, offline.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from nearcache.lab.verdict import us
+from nearcache.lab.reports.colours import PALETTE
+from nearcache.lab.units import quantity, short
+from nearcache.lab.views import Chart, Line
 
-COLOURS = {
-    "memory": "#64748b",
-    "shared memory": "#7c3aed",
-    "files": "#b45309",
-    "memcached": "#0f766e",
-    "redis": "#dc2626",
-    "django-redis": "#1d4ed8",
-    "yours": "#be185d",
-}
-OTHER_COLOUR = "#475569"
-LABEL_WIDTH, VALUE_WIDTH, ROW_HEIGHT = 200, 96, 22
+LABEL_WIDTH, VALUE_WIDTH, ROW_HEIGHT = 220, 80, 22
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One line of a bar chart. ``low`` and ``high`` are the ends of its whisker."""
-
     name: str
-    family: str
-    value_ns: float
-    low_ns: float | None = None
-    high_ns: float | None = None
-    faint: bool = False  # a twin, or what cannot be compared
+    value: float
+    colour: str
+    faint: bool = False  # what cannot be compared with the rest
+
+
+def bars(title: str, rows: Sequence[Bar], unit: str, width: int = 760) -> str:
+    """Shorter is better; all from zero, so lengths are true."""
+    longest = max((row.value for row in rows), default=1.0) or 1.0
+    scale = (width - LABEL_WIDTH - VALUE_WIDTH) / longest
+    parts = [_open(title, width, len(rows) * ROW_HEIGHT + 4)]
+    for number, row in enumerate(rows):
+        top = number * ROW_HEIGHT
+        middle, length = top + ROW_HEIGHT / 2, max(1.0, row.value * scale)
+        opacity = ' opacity="0.45"' if row.faint else ""
+        parts += [
+            _text(LABEL_WIDTH - 8, middle + 4, _fitted(row.name), "label", "end"),
+            _rect(top + 4, length, row.colour, opacity),
+            _text(LABEL_WIDTH + length + 6, middle + 4, quantity(row.value, unit), "value"),
+        ]
+    return "".join([*parts, "</svg>"])
+
+
+def curves(chart: Chart, colours: Mapping[str, str], width: int = 760, height: int = 320) -> str:
+    """A chart of a view, drawn once; the script draws it again with a cursor."""
+    axes = Axes.of(chart, (64, width - 14), (12, height - 44))
+    if axes is None:
+        return ""
+    parts = [_open(chart.title, width, height)]
+    for x in axes.x_ticks():
+        parts += [_line(axes.x(x), 12, axes.x(x), height - 44, "grid")]
+        parts += [_text(axes.x(x), height - 28, short(x), "tick", "middle")]
+    for y in axes.y_ticks():
+        parts += [_line(64, axes.y(y), width - 14, axes.y(y), "grid")]
+        parts += [_text(58, axes.y(y) + 4, short(y), "tick", "end")]
+    parts.append(_text(width - 14, height - 8, chart.x_title, "tick", "end"))
+    parts.append(_text(68, 22, chart.y_title, "tick"))
+    for mark in chart.marks:
+        if axes.holds(mark.x):
+            parts.append(_line(axes.x(mark.x), 12, axes.x(mark.x), height - 44, "mark"))
+            parts.append(_text(axes.x(mark.x) + 5, 36, mark.text, "tick"))
+    for number, line in enumerate(chart.lines):
+        parts.append(_curve(axes, line, colours.get(line.name) or PALETTE[number % len(PALETTE)]))
+    return "".join([*parts, "</svg>"])
+
+
+def _curve(axes: Axes, line: Line, colour: str) -> str:
+    points = [(axes.x(x), axes.y(y)) for x, y in line.points if axes.shows(x, y)]
+    title = f"<title>{escape(line.name)}</title>"
+    if line.dots:
+        spots = (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in points)
+        return f"<g>{title}{''.join(spots)}</g>"
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dashes = ' stroke-dasharray="5 3"' if line.dashed else ""
+    return f'<polyline class="curve" points="{path}" stroke="{colour}"{dashes}>{title}</polyline>'
+
+
+Pair = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Curve:
-    """(percentile, nanoseconds), rising. Dashed if it goes over TCP."""
+class Axes:
+    """From the units of a chart to places in its drawing."""
 
-    name: str
-    family: str
-    points: Sequence[tuple[float, float]]
-    dashed: bool = False
+    x_log: bool
+    y_log: bool
+    x_range: Pair  # as drawn: logarithms where an axis is logarithmic
+    y_range: Pair
+    across: Pair
+    down: Pair
 
+    @classmethod
+    def of(cls, chart: Chart, across: Pair, down: Pair) -> Axes | None:
+        """None if there is nothing that these axes can show."""
+        spots = [
+            (_place(x, chart.x_log), _place(y, chart.y_log))
+            for line in chart.lines
+            for x, y in line.points
+            if (x > 0 or not chart.x_log) and (y > 0 or not chart.y_log)
+        ]
+        if not spots:
+            return None
+        xs, ys = zip(*spots, strict=True)
+        return cls(chart.x_log, chart.y_log, _ends(xs), _ends(ys), across, down)
 
-def bars(title: str, rows: Sequence[Bar], width: int = 720) -> str:
-    """Shorter is better; all from zero, so lengths are true."""
-    longest = max((max(row.value_ns, row.high_ns or 0) for row in rows), default=1.0) or 1.0
-    room = width - LABEL_WIDTH - VALUE_WIDTH
-    height = len(rows) * ROW_HEIGHT + 26
-    step = _nice_step(longest / 1000 / 4) * 1000
-    parts = [_open(title, width, height)]
-    tick = 0.0
-    while tick <= longest:
-        x = LABEL_WIDTH + room * tick / longest
-        parts.append(_line(x, 0, x, height - 22, "grid"))
-        parts.append(_text(x, height - 8, f"{tick / 1000:g}", "tick", "middle"))
-        tick += step
-    for number, row in enumerate(rows):
-        parts.append(_bar(row, number * ROW_HEIGHT, room / longest))
-    return "".join([*parts, "</svg>"])
+    def x(self, value: float) -> float:
+        return _scaled(_place(value, self.x_log), self.x_range, self.across)
 
+    def y(self, value: float) -> float:
+        return _scaled(_place(value, self.y_log), self.y_range, (self.down[1], self.down[0]))
 
-def percentiles(title: str, curves: Sequence[Curve], width: int = 720, height: int = 330) -> str:
-    """Both axes logarithmic: to the right the rarer, upward the slower."""
-    values = [value for curve in curves for _, value in curve.points if value > 0]
-    if not values:
-        return ""
-    low, high = math.log10(min(values)), math.log10(max(values) * 1.05)
-    left, right, top, bottom = 62, width - 16, 10, height - 40
-    deepest = max(_depth(rank) for curve in curves for rank, _ in curve.points)
+    def shows(self, x: float, y: float) -> bool:
+        return (x > 0 or not self.x_log) and (y > 0 or not self.y_log)
 
-    def x(rank: float) -> float:
-        return left + (right - left) * _depth(rank) / (deepest or 1)
+    def holds(self, x: float) -> bool:
+        if x <= 0 and self.x_log:
+            return False
+        return self.x_range[0] <= _place(x, self.x_log) <= self.x_range[1]
 
-    def y(value: float) -> float:
-        return bottom - (bottom - top) * (math.log10(value) - low) / ((high - low) or 1)
+    def x_ticks(self) -> list[float]:
+        return _ticks(self.x_range, self.x_log)
 
-    parts = [_open(title, width, height)]
-    for rank in (0, 50, 90, 99, 99.9, 99.99):
-        if _depth(rank) <= deepest + 1e-9:
-            parts.append(_line(x(rank), top, x(rank), bottom, "grid"))
-            parts.append(_text(x(rank), bottom + 16, f"P{rank:g}", "tick", "middle"))
-    for value in _log_ticks(low, high):
-        parts.append(_line(left, y(value), right, y(value), "grid"))
-        parts.append(_text(left - 6, y(value) + 4, f"{value / 1000:g}", "tick", "end"))
-    parts.append(_text(left - 6, bottom + 32, "µs", "tick", "end"))
-    for curve in curves:
-        points = [(x(rank), y(value)) for rank, value in curve.points if value > 0]
-        path = " ".join(f"{across:.1f},{up:.1f}" for across, up in points)
-        dashes = ' stroke-dasharray="5 3"' if curve.dashed else ""
-        parts.append(
-            f'<polyline class="curve" data-name="{escape(curve.name)}" points="{path}" '
-            f'stroke="{colour(curve.family)}"{dashes}><title>{escape(curve.name)}</title></polyline>'
-        )
-    return "".join([*parts, "</svg>"])
+    def y_ticks(self) -> list[float]:
+        return _ticks(self.y_range, self.y_log)
 
 
-def colour(family: str) -> str:
-    return COLOURS.get(family, OTHER_COLOUR)
+def _place(value: float, is_log: bool) -> float:
+    return math.log10(value) if is_log else value
 
 
-def _bar(row: Bar, top: float, scale: float) -> str:
-    middle = top + ROW_HEIGHT / 2
-    length = max(1.0, row.value_ns * scale)
-    faint = " faint" if row.faint else ""
-    parts = [
-        f'<g class="bar{faint}" data-name="{escape(row.name)}">',
-        _text(LABEL_WIDTH - 8, middle + 4, row.name, "label", "end"),
-        f'<rect x="{LABEL_WIDTH}" y="{top + 4:.1f}" width="{length:.1f}"',
-        f' height="{ROW_HEIGHT - 8}" rx="2" fill="{colour(row.family)}"/>',
-    ]
-    end = LABEL_WIDTH + length
-    if row.low_ns is not None and row.high_ns is not None:
-        low, high = LABEL_WIDTH + row.low_ns * scale, LABEL_WIDTH + row.high_ns * scale
-        parts.append(_line(low, middle, high, middle, "whisker"))
-        parts += [_line(x, middle - 4, x, middle + 4, "whisker") for x in (low, high)]
-        end = max(end, high)
-    parts.append(_text(end + 6, middle + 4, us(row.value_ns), "value", "start"))
-    return "".join([*parts, "</g>"])
+def _ends(values: Sequence[float]) -> Pair:
+    low, high = min(values), max(values)
+    room = (high - low) * 0.03 or abs(high) * 0.1 or 1
+    return low - room, high + room
 
 
-def _open(title: str, width: int, height: float) -> str:
-    return (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}" '
-        f'xmlns="http://www.w3.org/2000/svg">'
-    )
+def _scaled(value: float, found: Pair, wanted: Pair) -> float:
+    share = (value - found[0]) / (found[1] - found[0])
+    return wanted[0] + share * (wanted[1] - wanted[0])
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, name: str) -> str:
-    return f'<line class="{name}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _text(x: float, y: float, text: str, name: str, anchor: str) -> str:
-    return (
-        f'<text class="{name}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-    )
-
-
-def _depth(rank: float) -> float:
-    """How far right a percentile is drawn: equal steps for 90, 99, 99.9."""
-    return -math.log10(max(1 - rank / 100, 1e-9))
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    ticks = [
-        factor * 10.0**power
-        for power in range(math.floor(low), math.ceil(high) + 1)
-        for factor in (1, 2, 5)
-    ]
+def _ticks(ends: Pair, is_log: bool) -> list[float]:
+    low, high = ends
+    if not is_log:
+        step = _nice_step((high - low) / 5)
+        first = math.ceil(low / step)
+        return [step * number for number in range(first, math.floor(high / step) + 1)]
+    factors = (1, 2, 5) if high - low < 3 else (1,)
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    ticks = [factor * 10.0**power for power in powers for factor in factors]
     return [tick for tick in ticks if low <= math.log10(tick) <= high]
 
 
@@ -160,3 +157,30 @@ def _nice_step(rough: float) -> float:
         return 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     return next((f * power for f in (1, 2, 5, 10) if f * power >= rough), 10 * power)
+
+
+def _fitted(name: str) -> str:
+    most = LABEL_WIDTH // 7
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _open(title: str, width: int, height: float) -> str:
+    return (
+        f'<svg class="static" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg">'
+    )
+
+
+def _rect(top: float, length: float, colour: str, more: str) -> str:
+    size = f'width="{length:.1f}" height="{ROW_HEIGHT - 8}"'
+    return f'<rect x="{LABEL_WIDTH}" y="{top}" {size} rx="2" fill="{colour}"{more}/>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, name: str) -> str:
+    return f'<line class="{name}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(x: float, y: float, text: str, name: str, anchor: str = "start") -> str:
+    return (
+        f'<text class="{name}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+    )

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 
 from nearcache.lab.analysis import Analysis, Row
+from nearcache.lab.claims import ClaimResult
+from nearcache.lab.findings import Check
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports.textplots import sparkline, swing_of
+from nearcache.lab.rules import badge
 from nearcache.lab.sample import Cell, Entry
 from nearcache.lab.units import NOTHING, Scale, quantity, scale_for, short
 from nearcache.lab.verdict import TIMES, TO
 from nearcache.lab.views import Grey, Strong, Table
 
 NONE = Grey(NOTHING)
+NOT_APPLICABLE = "not applicable"
 COUNTS = ("samples", "hits", "misses", "errors", "refused")
 RUN_WIDTH = 10
 LONGEST_IN_HEAD = 18  # of a candidate's name
@@ -52,7 +55,7 @@ class Sheet:
 
     @cached_property
     def scale(self) -> Scale:
-        return scale_for(self.unit, [level(row.cell) for row in self.rows])
+        return scale_for(self.unit, [row.cost for row in self.rows])
 
     @property
     def anchor(self) -> str:
@@ -93,11 +96,6 @@ def in_order(analysis: Analysis) -> list[Entry]:
     return sorted(analysis.contenders, key=lambda entry: known.get(entry.name, len(known)))
 
 
-def level(cell: Cell) -> float:
-    """What a cell counts as: the median of its rounds."""
-    return median(value for rounds in cell.points.values() for value in rounds.values())
-
-
 def overview(analysis: Analysis, wanted: Sequence[Sheet]) -> Table:
     """Everybody in every column; rates where an operation is read as one."""
     columns = [_overview_column(sheet) for sheet in wanted]
@@ -118,11 +116,12 @@ def _has_rates(wanted: Sequence[Sheet]) -> bool:
 
 
 def _overview_column(sheet: Sheet) -> dict[str, str]:
-    best = min(level(row.cell) for row in sheet.rows)
+    best = min((row.cost for row in sheet.rows if not row.void), default=0)
     column = {}
     for row in sheet.rows:
-        text = _level_text(sheet, row.cell)
-        column[row.entry.name] = Strong(text) if level(row.cell) == best else text
+        text = cost_text(sheet, row)
+        text = Grey(text) if row.void else Strong(text) if row.cost == best else text
+        column[row.entry.name] = text
     return column
 
 
@@ -136,20 +135,23 @@ def sheet_unit(sheet: Sheet) -> str:
 
 
 def _rate_scale(sheet: Sheet) -> Scale:
-    return scale_for("1/s", [1e9 / level(row.cell) for row in sheet.rows])
+    return scale_for("1/s", [1e9 / row.cost for row in sheet.rows])
 
 
-def _level_text(sheet: Sheet, cell: Cell) -> str:
+def cost_text(sheet: Sheet, row: Row) -> str:
+    """What the row is ordered by, or its rate where one would rather read that."""
     if sheet.as_rate:
-        return _rate_scale(sheet).text(1e9 / level(cell))
-    return sheet.scale.text(level(cell))
+        return _rate_scale(sheet).text(1e9 / row.cost)
+    return sheet.scale.text(row.cost)
 
 
 def cell_table(sheet: Sheet, columns: Sequence[str] | None = None) -> Table:
     """One operation on one payload in full. ``columns`` by their heads; all if not given."""
     known = columns_of(sheet)
     chosen = {head: known[head] for head in (columns or known) if head in known}
-    rows = [[row.entry.name, *(text(row) for text in chosen.values())] for row in sheet.rows]
+    rows = [
+        [row.entry.name, *(_void(row, text(row)) for text in chosen.values())] for row in sheet.rows
+    ]
     unit = sheet.scale.suffix
     title = sheet.title + (f", {unit}" if unit else "")
     return Table(title=title, head=["", *chosen], rows=rows, note=_cell_note(sheet))
@@ -163,9 +165,9 @@ def columns_of(sheet: Sheet) -> dict[str, Column]:
     columns: dict[str, Column] = {}
     if sheet.as_rate:
         per_second = _rate_scale(sheet)
-        columns[f"rate, {per_second.suffix}"] = lambda row: per_second.text(1e9 / level(row.cell))
+        columns[f"rate, {per_second.suffix}"] = lambda row: per_second.text(1e9 / row.cost)
     if sheet.counts_otherwise:
-        columns["each"] = lambda row: scale.text(level(row.cell))
+        columns["each"] = lambda row: scale.text(row.cost)
     if sheet.has_spread:
         columns |= {
             "median": lambda row: _spread(row, scale, "median") + "*" * (row.cell.batch > 1),
@@ -186,6 +188,10 @@ def columns_of(sheet: Sheet) -> dict[str, Column]:
         if any(getattr(row.cell, name) for row in rows):
             columns[name] = lambda row, name=name: f"{getattr(row.cell, name):,}"  # type: ignore[misc]
     return columns
+
+
+def _void(row: Row, text: str) -> str:
+    return Grey(text) if row.void else text
 
 
 def course(cell: Cell) -> list[float]:
@@ -213,6 +219,8 @@ def _firm(text: str, is_firm: bool) -> str:
 
 
 def ratio_text(row: Row, baseline: str) -> str:
+    if row.void:
+        return Grey("void")
     if row.effect is None:
         return "1" if row.entry.name == baseline else NONE
     if row.verdict == "same":
@@ -229,7 +237,9 @@ def stored_text(entry: Entry, payload: str) -> str:
 
 def _cell_note(sheet: Sheet) -> str:
     batch = max(row.cell.batch for row in sheet.rows)
-    notes = [f"* timed in batches of {batch}: the spread is that of batch means"] * (batch > 1)
+    reasons = dict.fromkeys(row.void for row in sheet.rows if row.void)
+    notes = [f"void: {reason}" for reason in reasons]
+    notes += [f"* timed in batches of {batch}: the spread is that of batch means"] * (batch > 1)
     if not _is_short(sheet.analysis):
         notes.append(f"ratio: to {sheet.analysis.baseline}")
     if sheet.counts_otherwise and sheet.has_spread:
@@ -242,9 +252,8 @@ def outcomes(analysis: Analysis) -> Table | None:
     rows = []
     for operation, payload in analysis.cell_names:
         groups: dict[str, list[str]] = {}
-        for entry in analysis.contenders:
-            cell = analysis.sample.cells.get((entry.name, operation, payload))
-            if cell and cell.outcomes:
+        for entry, cell in analysis.outcomes(operation, payload):
+            if not entry.twin_of:
                 groups.setdefault(_endings(cell), []).append(entry.name)
         where = operation if payload == NO_PAYLOAD else f"{operation} {payload}"
         rows += [[where, ending, ", ".join(names)] for ending, names in groups.items()]
@@ -306,6 +315,68 @@ def parts(sheet: Sheet) -> Table | None:
         rows.append([row.entry.name, *texts])
     title = f"Where the time goes: {sheet.title}, {sheet.scale.suffix}"
     return Table(title=title, head=["", *names], rows=rows)
+
+
+def checks(analysis: Analysis) -> Table:
+    """The honesty badge, line by line."""
+    rows = [[check.name, _status(check), check.text] for check in badge(analysis)]
+    head = ["rule", "", "evidence"]
+    return Table(title="Rules", head=head, rows=rows, text_columns=(0, 1, 2))
+
+
+def _status(check: Check) -> str:
+    return Grey(check.status) if check.status == NOT_APPLICABLE else check.status
+
+
+def badge_line(analysis: Analysis) -> str:
+    """How many rules hold, of those that this run could keep."""
+    asked = [check for check in badge(analysis) if check.status != NOT_APPLICABLE]
+    kept = sum(check.status == "passed" for check in asked)
+    return f"{kept} of {len(asked)} rules of evidence hold"
+
+
+def failures(analysis: Analysis) -> list[Check]:
+    return [check for check in badge(analysis) if check.status == "failed"]
+
+
+def claims(analysis: Analysis) -> Table | None:
+    """What the seeds published, beside what this run finds."""
+    found = analysis.claims()
+    if not found:
+        return None
+    rows = [
+        [
+            claim.seed,
+            claim.text,
+            f"{short(claim.published)}{TIMES}",
+            today(claim),
+            claim.word,
+            claim.why or NONE,
+        ]
+        for claim in found
+    ]
+    return Table(
+        title="What the seeds said",
+        head=["seed", "headline", "then", "here (95 %)", "so", "why"],
+        rows=rows,
+        text_columns=(0, 1, 4, 5),
+    )
+
+
+def today(claim: ClaimResult) -> str:
+    if claim.effect is None:
+        return NONE
+    effect = claim.effect
+    return f"{short(effect.ratio)}{TIMES} ({short(effect.low)}{TO}{short(effect.high)})"
+
+
+def rank_groups(analysis: Analysis) -> list[list[str]]:
+    return [[rank.entry.name for rank in group] for group in analysis.tie_groups()]
+
+
+def row_groups(sheet: Sheet) -> list[list[str]]:
+    groups = sheet.analysis.tied_rows(sheet.operation, sheet.payload)
+    return [[row.entry.name for row in group] for group in groups]
 
 
 def absent(analysis: Analysis) -> Table | None:

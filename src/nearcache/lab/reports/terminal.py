@@ -9,17 +9,18 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from nearcache.lab.analysis import Analysis
+from nearcache.lab.claims import ClaimResult
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.tables import Sheet
-from nearcache.lab.reports.terminal_views import MOST_NAME, draw
-from nearcache.lab.reports.textplots import FILLS, bar, stacked
-from nearcache.lab.units import quantity, rate
-from nearcache.lab.verdict import Recommendation, beside, describe_mix, recommend
+from nearcache.lab.reports.terminal_views import draw, draw_bars, draw_stacks
+from nearcache.lab.units import short
+from nearcache.lab.verdict import TIMES, Recommendation, beside, describe_mix, recommend
 from nearcache.lab.views import Table, views_of
 
 WIDEST = 100
 MOST_SHEETS = 3  # experiments with more show the first in full, and say how to ask for others
 MOST_COLUMNS = 24  # of the overview; the page has everything
+MOST_GROUPS = 8
 ROOMY = 94
 NOT_IN_NARROW = {"mean", "max", "s.d.", "run"}  # and the counts nowhere: they are in the page
 
@@ -42,7 +43,7 @@ def report_parts(
     everything = tables.sheets(analysis)
     shown = _asked_for(everything, operation, payload)
     found = [tables.absent(analysis), _overview(analysis, everything)]
-    parts: list[RenderableType] = [_heading(analysis)]
+    parts: list[RenderableType] = [_heading(analysis), _badge(analysis)]
     parts += [draw(table, width, colours) for table in found if table]
     for sheet in shown:
         parts += _sheet(sheet, width, colours)
@@ -52,6 +53,7 @@ def report_parts(
     parts += [_ranking(analysis, width)] if analysis.ranking else []
     parts += [_contrasts(analysis)] if analysis.contrasts else []
     parts += _views(analysis, width, colours)
+    parts += _claims(analysis)
     return [*parts, _notes(analysis), _verdict(analysis, recommend(analysis))]
 
 
@@ -87,6 +89,15 @@ def _heading(analysis: Analysis) -> RenderableType:
     )
 
 
+def _badge(analysis: Analysis) -> RenderableType:
+    """How many rules hold, and which do not. What voids is said loudest."""
+    lines = [Text(tables.badge_line(analysis) + ".")]
+    for check in tables.failures(analysis):
+        text = f"{'VOID' if check.voids else 'not kept'}: {check.name}: {check.text}"
+        lines.append(Text(text, style="bold red" if check.voids else "dim"))
+    return Group(*lines, "")
+
+
 def _overview(analysis: Analysis, everything: Sequence[Sheet]) -> Table | None:
     return tables.overview(analysis, everything[:MOST_COLUMNS]) if len(everything) > 1 else None
 
@@ -97,6 +108,7 @@ def _sheet(sheet: Sheet, width: int, colours: bool) -> list[RenderableType]:
     parts = [draw(tables.cell_table(sheet, columns), width, colours)]
     if not sheet.analysis.ranking:
         parts.append(_sheet_bars(sheet, width))
+        parts += _ties(tables.row_groups(sheet))
     seen = tables.measures(sheet)
     parts += [draw(seen, width, colours)] if seen else []
     return [*parts, *_attribution(sheet, width)]
@@ -114,50 +126,36 @@ def _others(everything: Sequence[Sheet], shown: Sequence[Sheet]) -> list[Rendera
 
 def _sheet_bars(sheet: Sheet, width: int) -> RenderableType:
     rows = [row for row in sheet.rows if row.entry.twin_of is None]
-    costs = {row.entry.name: tables.level(row.cell) for row in rows}
-    return _bars(f"{sheet.title} (shorter better)", costs, sheet.unit, width, sheet.as_rate)
+    costs = {row.entry.name: row.cost for row in rows}
+    return draw_bars(f"{sheet.title} (shorter better)", costs, sheet.unit, width, sheet.as_rate)
 
 
 def _ranking(analysis: Analysis, width: int) -> RenderableType:
     costs = {rank.entry.name: rank.cost_ns for rank in analysis.ranking}
     title = f"An average operation (shorter better): {describe_mix(analysis)}"
-    return _bars(title, costs, "ns", width)
+    bars = draw_bars(title, costs, "ns", width)
+    unranked = [Text(f"{e.name} has no rank: {why}") for e, why in analysis.unranked]
+    return Group(bars, *_ties(tables.rank_groups(analysis)), *unranked)
 
 
-def _bars(
-    title: str, costs: dict[str, float], unit: str, width: int, as_rate: bool = False
-) -> RenderableType:
-    longest = max(costs.values())
-    names = min(MOST_NAME, max(map(len, costs)))
-    room = width - names - (24 if as_rate else 12)
-    lines = [Text(title, style="bold"), Text("#" * width, style="dim")]
-    for name, cost in costs.items():
-        text = quantity(cost, unit) + (f" = {rate(cost)}" if as_rate else "")
-        label = name if len(name) <= names else name[: names - 1] + "…"
-        line = Text(f"{label:<{names}} ").append(bar(cost, longest, room), style="cyan")
-        lines.append(line.append(f" {text}"))
-    lines.append(Text(f"linear from 0; one █ is {quantity(longest / room, unit)}", style="dim"))
-    return Group(*lines, "")
+def _ties(groups: Sequence[Sequence[str]]) -> list[RenderableType]:
+    """Places within a group would claim an order that this run has not seen."""
+    if len(groups) < 2 and len(groups[0] if groups else ()) < 2:
+        return []
+    lines = [f"  {number}. {', '.join(names)}" for number, names in enumerate(groups, 1)]
+    if len(lines) > MOST_GROUPS:
+        lines[MOST_GROUPS:] = [f"  and {len(lines) - MOST_GROUPS} more"]
+    return [Text("Groups that this run can tell apart"), *map(Text, lines), ""]
 
 
 def _attribution(sheet: Sheet, width: int) -> list[RenderableType]:
-    """Where the time goes, as bars of one scale: what is short is fast."""
-    order = tables.part_names(sheet)
-    if not order:
-        return []
-    rows = [row for row in sheet.rows if row.cell.parts and row.entry.twin_of is None]
     found = {
         row.entry.name: {name: series.median for name, series in row.cell.parts.items()}
-        for row in rows
+        for row in sheet.rows
+        if row.cell.parts and row.entry.twin_of is None
     }
-    longest = max(sum(parts.values()) for parts in found.values())
-    names = min(MOST_NAME, max(map(len, found)))
-    lines = [Text(f"Where the time goes: {sheet.title}", style="bold")]
-    for name, parts in found.items():
-        drawn = stacked(parts, longest, width - names - 12, order)
-        lines.append(Text(f"{name[:names]:<{names}} {drawn} {quantity(sum(parts.values()), 'ns')}"))
-    legend = "  ".join(f"{FILLS[i % len(FILLS)]} {name}" for i, name in enumerate(order))
-    return [Group(*lines, Text(legend, style="dim"), "")]
+    title = f"Where the time goes: {sheet.title}"
+    return [draw_stacks(title, found, tables.part_names(sheet), width)] if found else []
 
 
 def _contrasts(analysis: Analysis) -> RenderableType:
@@ -168,6 +166,22 @@ def _contrasts(analysis: Analysis) -> RenderableType:
             says = beside(each.effect, each.verdict, each.b.name)
             parts.append(Text(f"  {each.a.name}: {says}"))
     return Group(*parts, "")
+
+
+def _claims(analysis: Analysis) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for claim in analysis.claims():
+        lines += [Text(f"{claim.seed}: {claim.text}", style="bold"), Text(f"  {said_of(claim)}")]
+    return [Text("What the seeds said", style="bold"), *lines, ""] if lines else []
+
+
+def said_of(claim: ClaimResult) -> str:
+    """The seed said that many times, here it is so many: same, because of something."""
+    then = f"the seed said {short(claim.published)}{TIMES}"
+    why = f", because {claim.why}" if claim.why else ""
+    if claim.effect is None:
+        return f"{then}; {claim.word} here{why}."
+    return f"{then}; here {tables.today(claim)}: {claim.word}{why}."
 
 
 def _views(analysis: Analysis, width: int, colours: bool) -> list[RenderableType]:

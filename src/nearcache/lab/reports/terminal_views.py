@@ -1,16 +1,16 @@
-"""Tables, charts and maps for a terminal: what is too wide is continued below."""
+"""Tables, bars, charts and maps for a terminal: what is too wide is continued below."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from nearcache.lab.reports.textplots import LETTERS, plot
-from nearcache.lab.units import NOTHING
+from nearcache.lab.reports.textplots import FILLS, LETTERS, bar, plot, stacked
+from nearcache.lab.units import NOTHING, quantity, rate
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
 
 MOST_NAME, LEAST_TEXT, MOST_TEXT = 34, 12, 60
@@ -137,3 +137,38 @@ def draw_grid(grid: Grid, width: int) -> RenderableType:
 
 def code_of(words: Sequence[str], word: str) -> str:
     return LETTERS[words.index(word) % len(LETTERS)].upper() if word != NOTHING else NOTHING
+
+
+def draw_bars(
+    title: str, costs: Mapping[str, float], unit: str, width: int, as_rate: bool = False
+) -> RenderableType:
+    """ "Shorter better", all from zero, as the seeds drew them; with a scale."""
+    longest = max(costs.values())
+    names = min(MOST_NAME, max(map(len, costs)))
+    room = width - names - (24 if as_rate else 12)
+    lines = [Text(title, style="bold"), Text("#" * width, style="dim")]
+    for name, cost in costs.items():
+        text = quantity(cost, unit) + (f" = {rate(cost)}" if as_rate else "")
+        line = Text(f"{_fitted(name, names)} ").append(bar(cost, longest, room), style="cyan")
+        lines.append(line.append(f" {text}"))
+    lines.append(Text(f"linear from 0; one █ is {quantity(longest / room, unit)}", style="dim"))
+    return Group(*lines, "")
+
+
+def draw_stacks(
+    title: str, stacks: Mapping[str, Mapping[str, float]], order: Sequence[str], width: int
+) -> RenderableType:
+    """Where the time goes: all bars on one scale, what is short is fast."""
+    longest = max(sum(parts.values()) for parts in stacks.values())
+    names = min(MOST_NAME, max(map(len, stacks)))
+    lines = [Text(title, style="bold")]
+    for name, parts in stacks.items():
+        drawn = stacked(parts, longest, width - names - 12, order)
+        total = quantity(sum(parts.values()), "ns")
+        lines.append(Text(f"{_fitted(name, names)} {drawn} {total}"))
+    legend = "  ".join(f"{FILLS[i % len(FILLS)]} {name}" for i, name in enumerate(order))
+    return Group(*lines, Text(legend, style="dim"), "")
+
+
+def _fitted(name: str, width: int) -> str:
+    return f"{name:<{width}}" if len(name) <= width else name[: width - 1] + "…"
