@@ -52,10 +52,17 @@ def describe_versions() -> dict[str, str]:
 
 def pressure() -> dict[str, float]:
     """How busy the machine is with other things; taken before and after a run."""
+    found = {"load": os.getloadavg()[0], "steal_ticks": 0, "all_ticks": 0}
     with suppress(OSError, ValueError, IndexError):
         ticks = [int(word) for word in _read("/proc/stat").splitlines()[0].split()[1:]]
-        return {"load": os.getloadavg()[0], "steal_ticks": ticks[7], "all_ticks": sum(ticks[:8])}
-    return {"load": os.getloadavg()[0], "steal_ticks": 0, "all_ticks": 0}
+        found |= {"steal_ticks": ticks[7], "all_ticks": sum(ticks[:8])}
+    return {**found, "swapped_pages": _swapped_pages()}
+
+
+def _swapped_pages() -> int:
+    """In and out, since the machine was started."""
+    lines = (line.split() for line in _read("/proc/vmstat").splitlines())
+    return sum(int(words[1]) for words in lines if words[0] in ("pswpin", "pswpout"))
 
 
 def steal_share(before: dict[str, float], after: dict[str, float]) -> float:

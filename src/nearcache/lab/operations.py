@@ -4,33 +4,35 @@
     get        one key at a time; every answer is compared with what was stored
     get_many   20 keys a call
     get_fresh  half of the keys once, after another process has written it anew
+    get_at_50  one key at a time, when it is due: at half of the lowest capacity of all
     delete     every key once; afterwards none may answer
     miss       keys that were never set
     incr       one counter; every answer must be the next number
 
-Only the calls are timed. Building and checking values happens between timestamps.
-Calls that take less than a timestamp is worth are timed in batches: a sample is then
-the mean of the batch, and the report marks it.
+Only the calls are timed (timed.py). Building and checking values happens between
+timestamps, for fixed rates after the loop.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
+from statistics import fmean
 from typing import Any
 
 from nearcache.lab.companion import TIMEOUT_S, Companion
+from nearcache.lab.fixed_rate import CAPACITY, measure_at, share_of
 from nearcache.lab.messages import Phase, Visit, Visited
 from nearcache.lab.stored import Meter
+from nearcache.lab.timed import Budget, time_calls
 from nearcache.lab.workloads.payload import Payload
 
 MANY = 20
 MOST_CALLS = 4000  # of one phase; checking answers takes longer than the fastest calls
 REFUSABLE_BYTES = 900_000  # below this no store has an excuse to refuse a value
+RATE_PHASES = 2  # a fixed rate lasts this many phases: below its capacity little happens
 COUNTER_START = 1000  # four digits and up: always the same length in the store
-clock = time.perf_counter_ns
 
 
 class WrongAnswer(Exception):
@@ -78,6 +80,7 @@ class Visitor:
         for name, step in steps.items():
             if name in self.visit.operations:
                 step()
+        self._at_fixed_rates()
         self._delete()
         if "incr" in self.visit.operations:
             self._incr()
@@ -111,6 +114,30 @@ class Visitor:
             return
         self._verify(phase, key, value)
         phase.hits += 1
+
+    def _at_fixed_rates(self) -> None:
+        asked = {name: share for name in self.visit.operations if (share := share_of(name))}
+        if asked and self.visit.learning:
+            self._learn_capacity()
+        capacity = self.visit.lowest.get(CAPACITY)
+        if capacity is None or self.visit.learning:
+            return
+        for name, share in asked.items():
+            # The same arrivals for all candidates of a round.
+            seed = f"{self.payload.seed}:{self.visit.round_id}:{name}"
+            phase_ns = RATE_PHASES * self.visit.phase_ns
+            rate = share * capacity
+            phase, answers = measure_at(name, rate, phase_ns, self.cache.get, self.keys, seed)
+            self.result.phases.append(phase)
+            for key, value in answers:
+                self._check_get(phase, (key,), value)
+
+    def _learn_capacity(self) -> None:
+        if not any(phase.operation == "get" for phase in self.result.phases):
+            self._get()
+        gets = next(phase for phase in self.result.phases if phase.operation == "get")
+        # Of the mean, not of the median: rare slow answers fill a queue too.
+        self.result.learned[CAPACITY] = 1e9 / max(1.0, fmean(gets.samples))
 
     def _get_many(self) -> None:
         phase = self._phase("get_many")
@@ -181,6 +208,10 @@ class Visitor:
 
     def _demand_everything_is_stored(self) -> None:
         missing = len(self.keys) - len(self._found(self.keys))
+        self.result.phases[0].measures |= {
+            "keys_sent": (len(self.keys), "count"),
+            "keys_stored": (len(self.keys) - missing, "count"),
+        }
         if missing:
             raise WrongAnswer(
                 f"{missing} of {len(self.keys)} keys of payload {self.payload.letter} are not "
@@ -215,9 +246,6 @@ class Visitor:
             phase.errors += 1
             raise WrongAnswer(f"{phase.operation} of payload {self.payload.letter}: {problem}")
 
-    def _has_time(self, phase: Phase, spent_ns: int) -> bool:
-        return spent_ns < self.visit.phase_ns and phase.calls < MOST_CALLS
-
     def _phase(self, operation: str) -> Phase:
         batch = self.visit.batch.get(operation, 1)
         phase = Phase(operation, batch)
@@ -236,22 +264,14 @@ class Visitor:
 
         An endless ``calls`` ends with the budget; a finite one is always used up.
         """
-        finite = not at_least
-        spent = 0
-        calls = iter(calls)
-        while finite or phase.calls < at_least or self._has_time(phase, spent):
-            batch = list(islice(calls, phase.batch))
-            if not batch:
-                return
-            start = clock()
-            answers = [operation(*arguments) for arguments in batch]
-            elapsed = clock() - start
-            phase.samples.append(elapsed // len(batch))
-            phase.calls += len(batch)
-            spent += elapsed
+        budget = Budget(self.visit.phase_ns, MOST_CALLS, at_least)
+
+        def look(arguments: tuple[Any, ...], answer: Any) -> None:
             if check:
-                for arguments, answer in zip(batch, answers, strict=True):
-                    check(phase, arguments, answer)
+                check(phase, arguments, answer)
+
+        samples, made = time_calls(operation, calls, phase.batch, budget, look)
+        phase.samples, phase.calls = samples, made
 
 
 def _count(start: int = 0) -> Iterator[int]:

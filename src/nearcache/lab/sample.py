@@ -4,6 +4,7 @@ The file is JSON, version ``FORMAT``; docs/lab-format.md describes it:
 
     format, experiment, question, started, seconds, command, seed, state
     machine, versions, servers, load_before, steal_share, cpu
+    and where the run got so far: order, overhead, swapped_pages, versions_after, changed
     plan, mix, baseline, operations, payloads, contrasts, claims, cannot_answer
     candidates   name -> what it is, its proof, and why it is out if it is
     cells        one per candidate, operation and payload: counts, raw histograms (one
@@ -427,10 +428,44 @@ def merge(samples: Iterable[Sample]) -> Sample:
         for key, cell in other.cells.items():
             first.cell(*key).absorb(cell, offset)
         for name, entry in other.candidates.items():
-            first.candidates.setdefault(name, entry)
+            known = first.candidates.setdefault(name, entry)
+            if entry.state == "failed" and known.state != "failed":
+                # A wrong answer voids all numbers of a candidate, whenever it was given.
+                known.state, known.reason = entry.state, entry.reason
+            elif known.state not in ("measured", "failed") and entry.state == "measured":
+                first.candidates[name] = entry
+        for name, entry in first.candidates.items():
+            if entry.state == "failed":
+                first.drop(name)
         first.about["command"] += f"\n{other.about['command']}"
         first.about["seconds"] += other.about["seconds"]
+        _merge_conditions(first.about, other.about)
     return first
+
+
+def _merge_conditions(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Of two runs the worse: a rule that one of them broke is broken."""
+    for name in ("steal_share", "load_before", "swapped_pages"):
+        if name in theirs:
+            ours[name] = max(ours.get(name, 0), theirs[name])
+    if theirs["state"] != "complete":
+        ours["state"] = theirs["state"]
+    if "changed" in theirs:
+        ours["changed"] = {**ours.get("changed", {}), **theirs["changed"]}
+    if "versions_after" in theirs:
+        ours["versions_after"] = theirs["versions_after"]
+    if "order" in ours and "order" in theirs:
+        _merge_orders(ours["order"], theirs["order"])
+
+
+def _merge_orders(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    ours["visits"] += theirs["visits"]
+    ours["digests"] = [*ours["digests"], *theirs["digests"]]
+    for name, (place, visits) in theirs["places"].items():
+        own_place, own_visits = ours["places"].get(name, (0.0, 0))
+        total = own_visits + visits
+        mean = (own_place * own_visits + place * visits) / total
+        ours["places"] = {**ours["places"], name: (mean, total)}
 
 
 def _refuse_unlike(a: dict[str, Any], b: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ answer is checked, and a twin of the baseline says how much of a difference is n
 from __future__ import annotations
 
 from nearcache.lab.candidates import CANDIDATES
+from nearcache.lab.fixed_rate import PREFIX, SHARES
 from nearcache.lab.model import Experiment, Operation, Plan
 from nearcache.lab.workloads import DEFAULT_PAYLOADS, PAYLOAD_TITLES
 
@@ -25,6 +26,14 @@ BACKENDS = Experiment(
         Operation(name="incr", payload_free=True),
         Operation(name="delete"),
         Operation(name="miss", title="get of a key that is not there", payload_free=True),
+        *(
+            Operation(
+                name=f"{PREFIX}{share}",
+                title=f"get when it is due, at {share} % of what the slowest can do",
+                payload_free=True,  # with the first payload only
+            )
+            for share in SHARES
+        ),
     ),
     baseline="locmem",
     twins=("locmem", "redis-hiredis-unix", "pymemcache-unix", "redis-hiredis-tcp"),

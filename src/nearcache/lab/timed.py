@@ -1,0 +1,95 @@
+"""The timed loop of a closed load, and what it costs itself.
+
+Only the calls lie between the two timestamps of a sample: arguments are made before the
+first, answers are checked after the second. Calls too short for a timestamp are timed in
+batches; a sample is then the mean of its batch.
+
+``calibrate`` sends an operation that does nothing through the same loop. What it measures
+is in every number of the lab. It is printed and never subtracted: who subtracts a
+guess turns an honest offset into a dishonest one.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from typing import Any
+
+clock = time.perf_counter_ns
+
+Check = Callable[[tuple[Any, ...], Any], None]
+CALIBRATION_SAMPLES = 2000
+CALIBRATION_BATCH = 10
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a phase ends. Without ``at_least`` its calls are finite, and all are made."""
+
+    phase_ns: int
+    most_calls: int
+    at_least: int = 0
+
+
+def time_calls(
+    operation: Callable[..., Any],
+    calls: Iterable[tuple[Any, ...]],
+    batch: int,
+    budget: Budget,
+    check: Check | None = None,
+) -> tuple[array[int], int]:
+    """Call until the budget is used up. Returns (ns of each call, in order; calls made).
+
+    Exceptions of the operation or of ``check`` end the phase and travel on.
+    """
+    samples: array[int] = array("Q")
+    made = spent_ns = 0
+    calls = iter(calls)
+    while _goes_on(budget, made, spent_ns):
+        arguments = list(islice(calls, batch))
+        if not arguments:
+            break
+        elapsed_ns, answers = _timed(operation, arguments)
+        samples.append(elapsed_ns // len(arguments))
+        made += len(arguments)
+        spent_ns += elapsed_ns
+        if check:
+            for asked, answer in zip(arguments, answers, strict=True):
+                check(asked, answer)
+    return samples, made
+
+
+def _goes_on(budget: Budget, made: int, spent_ns: int) -> bool:
+    if not budget.at_least or made < budget.at_least:
+        return True
+    return spent_ns < budget.phase_ns and made < budget.most_calls
+
+
+def _timed(
+    operation: Callable[..., Any], arguments: list[tuple[Any, ...]]
+) -> tuple[int, list[Any]]:
+    if len(arguments) == 1:
+        only = arguments[0]
+        start = clock()
+        answer = operation(*only)
+        return clock() - start, [answer]
+    start = clock()
+    answers = [operation(*one) for one in arguments]
+    return clock() - start, answers
+
+
+def calibrate() -> dict[str, float]:
+    """ns that the loop adds to a call timed alone (``call_ns``) and in a batch."""
+
+    def nothing(_key: str) -> None: ...
+
+    def cost_ns(batch: int) -> float:
+        calls = (("key",) for _ in range(CALIBRATION_SAMPLES * batch))
+        samples, _ = time_calls(nothing, calls, batch, Budget(0, 0))
+        return float(median(samples))
+
+    return {"call_ns": cost_ns(1), "batched_ns": cost_ns(CALIBRATION_BATCH)}
