@@ -1,0 +1,162 @@
+"""One hit: read the value of one cache, time it, check it, and by chance write it again.
+
+The value is the same for every cache and never grows (the seeds' did, so slower caches were
+measured on shorter lists). Keys are equally long, and every alias has its own: two of them may
+share a server. Only the call into the cache is timed, on the monotonic clock; checking, writing
+and counting come after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.cache import caches
+from django.core.signals import setting_changed
+
+from nearcache.lab.workloads import PAYLOADS
+from nearcache.process import Mutex
+from nearcache.web.options import WebOptions, aliases_of, samples_directory, web_options
+from nearcache.web.samples import Attempt, Outcome, SampleStore, forget_former
+from nearcache.web.sizes import stored_bytes
+
+VERSION = 1  # of the value: it is constant
+SEED = 0  # the same in all workers
+ABSENT = object()
+# Not the seeded generator: uWSGI forks without telling Python, and all workers would throw alike.
+dice = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What one hit came to."""
+
+    alias: str
+    outcome: Outcome
+    problem: str = ""  # what was wrong, in words
+    mean_ms: float | None = None  # of all reads of this alias, by all workers
+
+
+def series(alias: str) -> tuple[str, str, str]:
+    """The names of an alias's series: its first reads in every worker, the others, and writes."""
+    return f"{alias}/cold", f"{alias}/get", f"{alias}/set"
+
+
+class Bench:
+    """The caches under test, in this process."""
+
+    def __init__(self, options: WebOptions) -> None:
+        self.options = options
+        self.aliases = aliases_of(options)
+        self.payload = PAYLOADS[options.payload](SEED)
+        self.keys = {alias: f"nearcache-web:{_digest(alias)}" for alias in self.aliases}
+        self.values = {alias: self.payload.make(key, VERSION) for alias, key in self.keys.items()}
+        directory, prefix = samples_directory(options, self.aliases)
+        forget_former(directory, prefix)
+        self.store = SampleStore(directory, [n for alias in self.aliases for n in series(alias)])
+        self._reads: dict[tuple[int, str], int] = {}  # of (process, alias)
+        self._weighed: dict[str, tuple[int, int]] = {}  # alias -> (process, epoch)
+
+    def hit(self, alias: str) -> Hit:
+        """One read, perhaps one write. Errors of the cache are outcomes."""
+        cold, warm, write = series(alias)
+        name = cold if self._is_cold(alias) else warm
+        outcome, problem = self._read(name, alias)
+        if outcome == "missed" or dice.random() < self.options.write_chance:
+            problem = self._write(write, alias) or problem
+        mean_ns = self.store.mean_ns(cold, warm)
+        return Hit(alias, outcome, problem, None if mean_ns is None else mean_ns / 1e6)
+
+    def _is_cold(self, alias: str) -> bool:
+        mark = (os.getpid(), alias)
+        reads = self._reads.get(mark, 0)
+        if reads < self.options.warm_up:  # two threads may count as one: a read more is cold
+            self._reads[mark] = reads + 1
+        return reads < self.options.warm_up
+
+    def _read(self, name: str, alias: str) -> tuple[Outcome, str]:
+        cache, key = caches[alias], self.keys[alias]
+        attempt = self.store.begin(name)
+        try:
+            began = time.perf_counter_ns()
+            value = cache.get(key, ABSENT)
+            took = time.perf_counter_ns() - began
+        except Exception as error:  # noqa: BLE001 - whatever a cache raises is its answer
+            self.store.end(attempt, "failed")
+            return "failed", f"{type(error).__name__}: {error}"
+        except BaseException:
+            self.store.end(attempt, "failed")  # the request was cut off: greenlets, shutdown
+            raise
+        outcome, problem = self._judge(alias, value)
+        self.store.end(attempt, outcome, took)
+        return outcome, problem
+
+    def _judge(self, alias: str, value: Any) -> tuple[Outcome, str]:
+        if value is ABSENT:
+            return "missed", ""
+        expected = self.values[alias]
+        if type(value) is type(expected) and value == expected:
+            return "done", ""
+        problem = self.payload.check(value, self.keys[alias], VERSION)
+        return "wrong", problem or "wrong"
+
+    def _write(self, name: str, alias: str) -> str:
+        """Returns what went wrong."""
+        cache, key, value = caches[alias], self.keys[alias], self.values[alias]
+        attempt = self.store.begin(name)
+        try:
+            began = time.perf_counter_ns()
+            cache.set(key, value, self.options.timeout_s)
+            took = time.perf_counter_ns() - began
+        except Exception as error:  # noqa: BLE001
+            self.store.end(attempt, "failed")
+            return f"{type(error).__name__}: {error}"
+        except BaseException:
+            self.store.end(attempt, "failed")
+            raise
+        self.store.end(attempt, "done", took)
+        self._weigh(attempt, alias, cache)
+        return ""
+
+    def _weigh(self, attempt: Attempt, alias: str, cache: Any) -> None:
+        """What the value takes in this cache: asked once by every process, after a write."""
+        mark = (os.getpid(), attempt.epoch)
+        if self._weighed.get(alias) == mark:
+            return
+        self._weighed[alias] = mark
+        try:
+            size = stored_bytes(cache, self.keys[alias], self.values[alias])
+        except Exception:  # noqa: BLE001 - then the page has no size to show, and says so
+            size = None
+        if size:
+            self.store.note_stored_bytes(attempt, size)
+
+
+def _digest(alias: str) -> str:
+    return hashlib.blake2b(alias.encode(), digest_size=6).hexdigest()
+
+
+_benches: dict[str, Bench] = {}
+_mutex = Mutex()
+
+
+def bench() -> Bench:
+    """The bench of the current settings. Raises OptionError and LabError."""
+    found = _benches.get("now")
+    if found is None:
+        with _mutex.now():
+            found = _benches.get("now") or Bench(web_options())
+            _benches["now"] = found
+    return found
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting in ("CACHES", "NEARCACHE_WEB"):
+        _benches.clear()
+
+
+setting_changed.connect(_forget)

@@ -1,0 +1,241 @@
+"""Pages as HTML: complete in one answer, nothing to fetch, readable without scripts.
+
+Templates are read by an engine of our own, so that no setting of the project (loaders,
+Jinja, context processors) matters. Style and script are inside the page, and the policy
+that is sent along names their hashes: nothing else may run, or be fetched.
+
+Bars are SVG with widths in percent: no style attributes, which the policy forbids.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import get_token
+from django.template import Context, Engine
+
+from nearcache.web.summary import NOT_YET, Line, Summary, duration, size
+
+FILES = Path(__file__).parent / "pages"
+COLOURS = 10  # page.css has so many
+CURVE_STEPS, CURVE_HEIGHT = 80, 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    alias: str
+    colour: int
+    percent: str  # of the longest
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Bars from zero, the shortest first."""
+
+    title: str
+    bars: Sequence[Bar]
+    missing: Sequence[str]  # aliases with too few samples
+    scale: str  # what a full bar stands for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """How the reads of one alias are spread over time, on a logarithmic axis."""
+
+    alias: str
+    colour: int
+    path: str
+    median_percent: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    curves: Sequence[Curve]
+    ticks: Sequence[tuple[str, str]]  # (percent, label)
+
+
+Value = Callable[[Line], float | None]
+CHARTS: Sequence[tuple[str, Value]] = (
+    ("Average", lambda line: line.average),
+    ("Median", lambda line: line.median),
+    ("P90", lambda line: line.p90),
+    ("P99", lambda line: line.p99),
+    ("Size of data saved", lambda line: line.size_bytes),
+)
+
+
+def summary_page(request: HttpRequest, summary: Summary) -> HttpResponse:
+    context = _summary_context(summary) | {"csrf_token": get_token(request)}
+    return _answer("summary.html", context)
+
+
+def summary_fragment(summary: Summary) -> HttpResponse:
+    """What changes of the page, for its script."""
+    return _answer("live.html", _summary_context(summary))
+
+
+def index_page(request: HttpRequest, aliases: Sequence[str]) -> HttpResponse:
+    return _answer("index.html", {"aliases": aliases, "here": request.build_absolute_uri(".")})
+
+
+def _answer(template: str, context: dict[str, Any]) -> HttpResponse:
+    made = _engine().get_template(template)
+    answer = HttpResponse(made.render(Context({**_inlined(), **context})))
+    answer.headers["Content-Security-Policy"] = _policy()
+    return answer
+
+
+@cache
+def _engine() -> Engine:
+    return Engine(dirs=[str(FILES)], autoescape=True, string_if_invalid="")
+
+
+@cache
+def _inlined() -> dict[str, str]:
+    return {name: (FILES / f"page.{name}").read_text() for name in ("css", "js")}
+
+
+@cache
+def _policy() -> str:
+    style, script = (_hash(_inlined()[name]) for name in ("css", "js"))
+    return (
+        f"default-src 'none'; style-src {style}; script-src {script}; connect-src 'self'; "
+        "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+def _hash(content: str) -> str:
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _summary_context(summary: Summary) -> dict[str, Any]:
+    colours = {line.alias: i % COLOURS for i, line in enumerate(summary.lines)}
+    return {
+        "summary": summary,
+        "rows": [_row(line, colours[line.alias]) for line in summary.lines],
+        "charts": [_chart(title, value, summary.lines, colours) for title, value in CHARTS],
+        "spread": _spread(summary.lines, colours),
+        "recorded": f"{summary.recorded:,}",
+        "attempted": f"{summary.attempted:,}",
+        "wrong": sum(line.wrong for line in summary.lines),
+        "errors": sum(line.errors + line.write_errors for line in summary.lines),
+        "misses": sum(line.misses for line in summary.lines),
+        "cold": sum(line.cold_times for line in summary.lines),
+    }
+
+
+def _row(line: Line, colour: int) -> dict[str, Any]:
+    times = {
+        "average": line.average,
+        "median": line.median,
+        "P90": line.p90,
+        "P99": line.p99,
+        "max": line.max,
+        "std dev": line.stdev,
+    }
+    cells = [{"head": "times", "text": f"{line.times:,}", "is_open": False, "is_bad": False}]
+    cells += [
+        {"head": head, "text": duration(ns), "is_open": ns is None, "is_bad": False}
+        for head, ns in times.items()
+    ]
+    counts = {
+        "misses": line.misses,
+        "errors": line.errors + line.write_errors,
+        "wrong": line.wrong,
+    }
+    cells += [
+        {
+            "head": head,
+            "text": f"{n:,}",
+            "is_open": not n,
+            "is_bad": bool(n) and head != "misses",
+        }
+        for head, n in counts.items()
+    ]
+    others = {"first reads": line.cold_median, "writes": line.write_median}
+    cells += [
+        {"head": head, "text": duration(ns), "is_open": ns is None, "is_bad": False}
+        for head, ns in others.items()
+    ]
+    return {"alias": line.alias, "colour": colour, "cells": cells}
+
+
+def _chart(title: str, value: Value, lines: Sequence[Line], colours: dict[str, int]) -> Chart:
+    written = _size if title.startswith("Size") else duration
+    known = sorted((found, line.alias) for line in lines if (found := value(line)) is not None)
+    longest = max([found for found, _ in known], default=0.0) or 1.0
+    return Chart(
+        title=title,
+        bars=[
+            Bar(
+                alias=alias,
+                colour=colours[alias],
+                percent=f"{max(0.4, 100 * found / longest):.2f}%",
+                value=written(found),
+            )
+            for found, alias in known
+        ],
+        missing=[line.alias for line in lines if value(line) is None],
+        scale=written(longest) if known else NOT_YET,
+    )
+
+
+def _spread(lines: Sequence[Line], colours: dict[str, int]) -> Spread | None:
+    """All reads of all aliases between the same two ends; None if there are none."""
+    times = [ns for line in lines for ns, _ in line.counts]
+    if not times:
+        return None
+    low, high = math.log10(max(1.0, min(times))) - 0.05, math.log10(max(times)) + 0.05
+
+    def across(ns: float) -> float:
+        return (math.log10(max(1.0, ns)) - low) / (high - low)
+
+    return Spread(
+        curves=[
+            Curve(
+                alias=line.alias,
+                colour=colours[line.alias],
+                path=_path([(across(ns), n) for ns, n in line.counts]),
+                median_percent=f"{100 * across(line.median):.2f}%",
+            )
+            for line in lines
+            if line.median is not None
+        ],
+        ticks=[
+            (f"{100 * (power - low) / (high - low):.2f}%", _power(power))
+            for power in range(math.ceil(low), math.floor(high) + 1)
+        ],
+    )
+
+
+def _size(amount: float | None) -> str:
+    return NOT_YET if amount is None else f"{size(amount)}B"
+
+
+def _path(points: Sequence[tuple[float, int]]) -> str:
+    """An area over 0..100: how many reads fell into each step, the most being full height."""
+    steps = [0] * CURVE_STEPS
+    for x, n in points:
+        steps[min(CURVE_STEPS - 1, int(x * CURVE_STEPS))] += n
+    highest = max(steps)
+    width = 100 / CURVE_STEPS
+    corners = [
+        f"L{i * width:.2f},{y:.2f}L{(i + 1) * width:.2f},{y:.2f}"
+        for i, n in enumerate(steps)
+        for y in [CURVE_HEIGHT * (1 - n / highest)]
+    ]
+    return f"M0,{CURVE_HEIGHT:g}{''.join(corners)}L100,{CURVE_HEIGHT:g}Z"
+
+
+def _power(exponent: int) -> str:
+    return f"{10 ** (exponent % 3)} {('ns', 'µs', 'ms', 's', 'ks')[exponent // 3]}"

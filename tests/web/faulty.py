@@ -1,0 +1,23 @@
+"""Caches with one fault each, which a page must show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.cache.backends.locmem import LocMemCache
+
+
+class Fails(LocMemCache):
+    def get(self, key: str, *arguments: Any, **options: Any) -> Any:
+        raise ConnectionError("nobody listens")
+
+
+class Damages(LocMemCache):
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+        value = super().get(key, default, version)
+        return value[:-1] if isinstance(value, list) else value
+
+
+class Drops(LocMemCache):
+    def set(self, key: str, *arguments: Any, **options: Any) -> None:
+        pass
