@@ -7,6 +7,7 @@ from nearcache.lab.candidates import unknown_name
 from nearcache.lab.experiments.backends import BACKENDS
 from nearcache.lab.experiments.codecs import CODECS
 from nearcache.lab.experiments.keys import KEYS
+from nearcache.lab.experiments.objects import OBJECTS
 from nearcache.lab.experiments.pools import POOLS
 from nearcache.lab.experiments.stores import STORES
 from nearcache.lab.experiments.hashes import HASHES
@@ -18,6 +19,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         BACKENDS,
         CODECS,
         KEYS,
+        OBJECTS,
         POOLS,
         STORES,
         HASHES,
