@@ -81,6 +81,7 @@ def test_a_cache_that_keeps_copies_is_said_to_do_so() -> None:
     fresh.histograms.clear()
     fresh.count = fresh.sum = fresh.sum_squares = 0
     fresh.add_round(0, 0, [18_000] * 20)
+    fresh.calls = 20
     assert any("keeps what it has decoded" in s for s in recommend(Analysis(sample)).sentences)
 
 

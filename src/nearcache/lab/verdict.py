@@ -8,22 +8,34 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearcache.lab.admission import types_refusal
 from nearcache.lab.analysis import Analysis, Rank
 from nearcache.lab.comparisons import FEW_PAIRS
 from nearcache.lab.sample import summarize
 from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import short, us
 
-__all__ = ["Recommendation", "beside", "caches_block", "describe_mix", "recommend", "short", "us"]
+__all__ = [
+    "Recommendation",
+    "beside",
+    "caches_block",
+    "describe_mix",
+    "literal",
+    "recommend",
+    "short",
+    "us",
+    "warnings_of",
+]
 
 TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 LOUD_FLOOR = math.log(1.15)
-LOUD_STEAL = 0.01
 KEPT_COPY_RATIO = 1.5
-BUSY_LOAD = 0.7  # of one CPU, before the run began
+# Rules that void nothing and are still worth a warning where they are broken.
+LOUD_RULES = frozenset({"the machine was idle before", "A/A twins set the floor"})
 
 
 @dataclass(frozen=True)
@@ -35,21 +47,35 @@ class Recommendation:
 
 
 def recommend(analysis: Analysis) -> Recommendation:
-    usable = [rank for rank in analysis.ranking if rank.entry.recommendable]
+    known = [rank for rank in analysis.ranking if rank.entry.recommendable]
+    against = {rank.entry.name: types_refusal(analysis, rank.entry) for rank in known}
+    usable = [rank for rank in known if not against[rank.entry.name]]
     shared = [rank for rank in usable if rank.entry.reach != "process"]
     remote = [rank for rank in usable if rank.entry.reach == "network"]
-    warnings = _warnings(analysis)
+    warnings = warnings_of(analysis)
     if not shared:
-        nothing = "No cache that processes share was measured, so there is nothing to recommend."
-        return Recommendation([nothing, *_private(usable)], "", warnings)
+        return Recommendation([_nothing(analysis), *_private(usable)], "", warnings)
     winner = shared[0]
     sentences = [_why(analysis, winner, shared, "all processes of this host share")]
     sentences += _kept_copies(analysis, winner)
     if remote and remote[0] is not winner:
         sentences.append(_why(analysis, remote[0], remote, "several hosts can share"))
     sentences += _private(usable)
+    sentences += _put_aside(winner, known, against)
     sentences.append(f"An average operation here is {describe_mix(analysis)}.")
     return Recommendation(sentences, caches_block(winner), warnings, winner.entry.name)
+
+
+def _nothing(analysis: Analysis) -> str:
+    """Why nothing is recommended."""
+    if analysis.void_run:
+        reasons = "; ".join(f"{f.text} ({f.rule})" for f in analysis.void_run)
+        return f"Nothing of this run is ranked or recommended: {reasons}."
+    shared = [(e, why) for e, why in analysis.unranked if e.recommendable and e.reach != "process"]
+    if shared:
+        reasons = "; ".join(f"{entry.name}: {why}" for entry, why in shared[:3])
+        return f"No cache that processes share has a rank ({reasons})."
+    return "No cache that processes share was measured, so there is nothing to recommend."
 
 
 def caches_block(rank: Rank) -> str:
@@ -57,15 +83,15 @@ def caches_block(rank: Rank) -> str:
     if not entry.recommended:
         return f"# Keep the entry {entry.name!r} of your CACHES as it is."
     remarks = [f"# {line}" for line in dict.fromkeys([*entry.needs, entry.note]) if line]
-    return "\n".join([*remarks, f"CACHES = {_literal({'default': entry.recommended})}"])
+    return "\n".join([*remarks, f"CACHES = {literal({'default': entry.recommended})}"])
 
 
-def _literal(value: Any, indent: str = "") -> str:
+def literal(value: Any, indent: str = "") -> str:
     """A Python literal laid out as a formatter would."""
     if not isinstance(value, dict):
         return json.dumps(value) if isinstance(value, str) else repr(value)
     inner = indent + "    "
-    lines = [f'{inner}"{key}": {_literal(item, inner)},' for key, item in value.items()]
+    lines = [f'{inner}"{key}": {literal(item, inner)},' for key, item in value.items()]
     return "\n".join(["{", *lines, indent + "}"])
 
 
@@ -100,7 +126,8 @@ def _kept_copies(analysis: Analysis, rank: Rank) -> list[str]:
     for payload, title in analysis.sample.about["payloads"].items():
         again = analysis.sample.cells.get((name, "get", payload))
         fresh = analysis.sample.cells.get((name, "get_fresh", payload))
-        if again and fresh and again.count and fresh.count:
+        voids = [analysis.void(name, operation, payload) for operation in ("get", "get_fresh")]
+        if again and fresh and again.count and fresh.count and not any(voids):
             first_ns, next_ns = summarize(fresh).median, summarize(again).median
             if first_ns > KEPT_COPY_RATIO * next_ns:
                 text = (
@@ -112,6 +139,16 @@ def _kept_copies(analysis: Analysis, rank: Rank) -> list[str]:
     return []
 
 
+def _put_aside(winner: Rank, known: list[Rank], against: Mapping[str, str]) -> list[str]:
+    """Who is faster, and is not recommended for what it does to values."""
+    faster = known[: known.index(winner)]
+    return [
+        f"{rank.entry.name} took {us(rank.cost_ns)} µs, but {against[rank.entry.name]}."
+        for rank in faster
+        if against[rank.entry.name]
+    ]
+
+
 def _private(usable: list[Rank]) -> list[str]:
     return [
         f"{rank.entry.name} took {us(rank.cost_ns)} µs, but each process has its own: "
@@ -121,7 +158,7 @@ def _private(usable: list[Rank]) -> list[str]:
     ]
 
 
-def _warnings(analysis: Analysis) -> list[str]:
+def warnings_of(analysis: Analysis) -> list[str]:
     about = analysis.sample.about
     found = []
     if about["state"] == "interrupted":
@@ -136,14 +173,11 @@ def _warnings(analysis: Analysis) -> list[str]:
     rounds = len(analysis.sample.rounds)
     if 0 < rounds < FEW_PAIRS:
         found.append(f"Only {rounds} rounds fitted into the time; the intervals are rough.")
-    if not analysis.floors:
-        found.append("No A/A twin was measured, so small differences mean nothing.")
-    if about["steal_share"] > LOUD_STEAL:
-        found.append(f"The hypervisor gave {about['steal_share']:.1%} of the time to other guests.")
-    if about["load_before"] > BUSY_LOAD:
-        found.append(
-            f"The machine was busy before the run began (load {about['load_before']:.1f})."
-        )
+    found += [
+        f"{finding.text[0].upper()}{finding.text[1:]}."
+        for finding in analysis.findings
+        if finding.scope == "run" and (finding.voids or finding.rule in LOUD_RULES)
+    ]
     return found
 
 
@@ -152,7 +186,9 @@ def beside(effect: Effect | None, verdict: Verdict | None, other: str) -> str:
     if effect is None:
         return f"not compared with {other}"
     if verdict == "same":
-        return f"the same as {other}"
+        if effect.is_equivalent():
+            return f"the same as {other}, within 3 %"
+        return f"no different from {other} beyond the noise"
     if verdict == "unclear":
         return f"not told apart from {other}"
     if effect.ratio < 1:

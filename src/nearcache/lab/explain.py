@@ -1,0 +1,139 @@
+"""Why something was faster, or was not: sentences made from parts and CPU times.
+
+A part that two candidates share cannot tell them apart, and one that is a tenth of the
+whole cannot save a half. Saying so answers what three of the seeds were left wondering about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from nearcache.lab.analysis import Analysis, Contrast
+from nearcache.lab.model import NO_PAYLOAD
+from nearcache.lab.sample import Cell, Series
+from nearcache.lab.units import quantity
+
+NAMED = 0.1  # parts below this share of the whole are not worth a word
+WORDS = {
+    "key": "building the key",
+    "encode": "encoding",
+    "decode": "decoding",
+    "client": "the client's own code",
+    "network": "the way to the server and back",
+    "server": "the server's command",
+    "network and server": "the server and the way to it",
+    "rest": "waiting and what is left",
+}
+
+
+@dataclass(frozen=True)
+class Split:
+    """One operation of one candidate: where its time goes, medians over processes, in ns."""
+
+    candidate: str
+    parts: dict[str, float]
+
+    @property
+    def whole(self) -> float:
+        return sum(self.parts.values())
+
+    def largest(self) -> list[tuple[str, float]]:
+        """The parts worth naming, largest first, as shares."""
+        shares = ((name, cost / self.whole) for name, cost in self.parts.items())
+        return sorted((pair for pair in shares if pair[1] >= NAMED), key=lambda pair: -pair[1])
+
+
+def split_of(analysis: Analysis, candidate: str, operation: str, payload: str) -> Split | None:
+    """None if this cell was not taken apart, or is void."""
+    cell = analysis.sample.cells.get((candidate, operation, payload))
+    if cell is None or not cell.parts or analysis.void(candidate, operation, payload):
+        return None
+    split = Split(candidate, {name: _middle(series) for name, series in cell.parts.items()})
+    return split if split.whole > 0 else None
+
+
+def explain_one(analysis: Analysis, candidate: str, operation: str, payload: str) -> str:
+    """What one operation spends its time on; empty if it was not taken apart."""
+    split = split_of(analysis, candidate, operation, payload)
+    if split is None:
+        return ""
+    parts = ", ".join(f"{share:.0%} {_words(name)}" for name, share in split.largest())
+    return f"{candidate}, {_what(analysis, operation, payload)}: {parts}."
+
+
+def explain_pair(analysis: Analysis, contrast: Contrast, operation: str, payload: str) -> str:
+    """Why the first of a pair was faster or slower here than the second, or neither."""
+    a, b = contrast.a.name, contrast.b.name
+    splits = [split_of(analysis, name, operation, payload) for name in (a, b)]
+    first, second = splits
+    effect = analysis.compare(a, b, operation, payload)
+    if first is None or second is None or effect is None:
+        return ""
+    floor = analysis.floor_between(contrast.a, contrast.b)
+    what = _what(analysis, operation, payload)
+    moved = _largest_change(first, second)
+    whole = quantity(first.whole, "ns")
+    if abs(effect.log_ratio) <= floor or effect.log_low <= 0 <= effect.log_high:
+        alike = _words(first.largest()[0][0]) if first.largest() else "no part"
+        return (
+            f"{a} was not told apart from {b} in {what}: of its {whole}, most is {alike} "
+            f"({_share(first)}), and the part that differs most, {_words(moved[0])}, differs by "
+            f"{quantity(abs(moved[1]), 'ns')}."
+        )
+    word = "slower" if effect.log_ratio > 0 else "faster"
+    total = analysis.shift(a, b, operation, payload)
+    by = f" by {quantity(abs(total.value), 'ns')}" if total else ""
+    agree = (moved[1] > 0) == (effect.log_ratio > 0)
+    if not agree:
+        return (
+            f"{a} was {word} than {b} in {what}{by}; its parts, measured at another moment, do "
+            "not show where."
+        )
+    return (
+        f"{a} was {word} than {b} in {what}{by}; most of the difference is {_words(moved[0])} "
+        f"({quantity(abs(moved[1]), 'ns')} of {whole})."
+    )
+
+
+def explanations(analysis: Analysis, operation: str = "get") -> list[str]:
+    """One sentence for each pair of the experiment's contrasts that was taken apart."""
+    payload = next(iter(analysis.sample.about["payloads"]), NO_PAYLOAD)
+    pairs = [pair for found in analysis.contrasts.values() for pair in found]
+    found = [explain_pair(analysis, pair, operation, payload) for pair in pairs]
+    return [sentence for sentence in found if sentence]
+
+
+def cpu_of(cell: Cell, name: str) -> float | None:
+    """``client_cpu`` or ``server_cpu`` of a cell: ns for each operation; None if unknown."""
+    series = cell.measures.get(name)
+    return fmean(_values(series)) if series else None
+
+
+def _largest_change(a: Split, b: Split) -> tuple[str, float]:
+    names = dict.fromkeys([*a.parts, *b.parts])
+    changes = {name: a.parts.get(name, 0.0) - b.parts.get(name, 0.0) for name in names}
+    towards = 1 if a.whole >= b.whole else -1
+    name = max(changes, key=lambda part: towards * changes[part])
+    return name, changes[name]
+
+
+def _share(split: Split) -> str:
+    return f"{split.largest()[0][1]:.0%}" if split.largest() else "none above a tenth"
+
+
+def _what(analysis: Analysis, operation: str, payload: str) -> str:
+    title = analysis.sample.about["payloads"].get(payload)
+    return f"{operation} of a {title}" if title else operation
+
+
+def _words(part: str) -> str:
+    return WORDS.get(part, part)
+
+
+def _middle(series: Series) -> float:
+    return median(_values(series))
+
+
+def _values(series: Series) -> list[float]:
+    return [value for rounds in series.points.values() for value in rounds.values()]
