@@ -85,9 +85,9 @@ def badge(analysis: Analysis) -> list[Check]:
     return sorted(checks, key=lambda check: check.number)
 
 
-def broken(analysis: Analysis) -> list[Finding]:
+def voided(sample: Sample) -> list[Finding]:
     """What ``--strict`` refuses: findings that make numbers void."""
-    return [finding for finding in analysis.findings if finding.voids]
+    return [finding for finding in examine(sample) if finding.voids]
 
 
 def _findings(rule: Rule | Reading, outcome: Outcome | None) -> Sequence[Finding]:
