@@ -26,6 +26,7 @@ from nearcache.lab.reports.colours import colours_of
 from nearcache.lab.reports.page_data import as_script, page_data
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line, kind_name
+from nearcache.lab.units import quantity
 from nearcache.lab.verdict import beside, describe_mix, recommend
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
@@ -58,6 +59,17 @@ class PartView:
     number: int = 0  # of a chart, among the charts
     drawn: str = ""
     words: dict[str, str] | None = None  # of a map: word -> background
+
+
+@dataclass(frozen=True)
+class MixBar:
+    """What an average operation costs one candidate."""
+
+    name: str
+    share: str  # of the longest
+    colour: str
+    text: str
+    faint: bool  # private to each process, so not comparable
 
 
 def write_page(analysis: Analysis, path: Path) -> None:
@@ -93,7 +105,7 @@ def render(analysis: Analysis) -> str:
         groups=tables.rank_groups(analysis),
         heat=_heat(analysis, sheets) if overview else [],
         mix=describe_mix(analysis) if ranked else "",
-        mix_bars=_mix_bars(analysis, colours) if ranked else "",
+        mix_bars=_mix_bars(analysis, colours) if ranked else [],
         outcomes=tables.outcomes(analysis),
         overview=overview,
         parts=_parts(views.parts, colours),
@@ -173,18 +185,18 @@ def _parts(found: Sequence[Table | Chart | Grid], colours: dict[str, str]) -> li
     return parts
 
 
-def _mix_bars(analysis: Analysis, colours: dict[str, str]) -> Markup:
-    rows = [
-        svg.Bar(
-            rank.entry.name,
-            rank.cost_ns,
-            colours[rank.entry.name],
+def _mix_bars(analysis: Analysis, colours: dict[str, str]) -> list[MixBar]:
+    longest = max(rank.cost_ns for rank in analysis.ranking)
+    return [
+        MixBar(
+            name=rank.entry.name,
+            share=f"{rank.cost_ns / longest:.4f}",
+            colour=colours[rank.entry.name],
+            text=quantity(rank.cost_ns, "ns"),
             faint=rank.entry.reach == "process",
         )
         for rank in analysis.ranking
     ]
-    title = "An average operation, shorter is better"
-    return Markup(svg.bars(title, rows, "ns"))  # noqa: S704 - escaped there
 
 
 def _heat(analysis: Analysis, sheets: Sequence[Sheet]) -> list[list[Markup]]:

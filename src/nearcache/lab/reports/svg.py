@@ -1,7 +1,4 @@
-"""Charts as plain SVG text, for readers without scripts and for the top of the page.
-
-No library and no script: the page must open from a mail attachment, offline.
-"""
+"""The charts of a view as plain SVG text, for readers without scripts."""
 
 from __future__ import annotations
 
@@ -11,35 +8,8 @@ from dataclasses import dataclass
 from html import escape
 
 from nearcache.lab.reports.colours import PALETTE
-from nearcache.lab.units import quantity, short
+from nearcache.lab.units import short
 from nearcache.lab.views import Chart, Line
-
-LABEL_WIDTH, VALUE_WIDTH, ROW_HEIGHT = 220, 80, 22
-
-
-@dataclass(frozen=True)
-class Bar:
-    name: str
-    value: float
-    colour: str
-    faint: bool = False  # what cannot be compared with the rest
-
-
-def bars(title: str, rows: Sequence[Bar], unit: str, width: int = 760) -> str:
-    """Shorter is better; all from zero, so lengths are true."""
-    longest = max((row.value for row in rows), default=1.0) or 1.0
-    scale = (width - LABEL_WIDTH - VALUE_WIDTH) / longest
-    parts = [_open(title, width, len(rows) * ROW_HEIGHT + 4)]
-    for number, row in enumerate(rows):
-        top = number * ROW_HEIGHT
-        middle, length = top + ROW_HEIGHT / 2, max(1.0, row.value * scale)
-        opacity = ' opacity="0.45"' if row.faint else ""
-        parts += [
-            _text(LABEL_WIDTH - 8, middle + 4, _fitted(row.name), "label", "end"),
-            _rect(top + 4, length, row.colour, opacity),
-            _text(LABEL_WIDTH + length + 6, middle + 4, quantity(row.value, unit), "value"),
-        ]
-    return "".join([*parts, "</svg>"])
 
 
 def curves(chart: Chart, colours: Mapping[str, str], width: int = 760, height: int = 320) -> str:
@@ -159,21 +129,11 @@ def _nice_step(rough: float) -> float:
     return next((f * power for f in (1, 2, 5, 10) if f * power >= rough), 10 * power)
 
 
-def _fitted(name: str) -> str:
-    most = LABEL_WIDTH // 7
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
 def _open(title: str, width: int, height: float) -> str:
     return (
         f'<svg class="static" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg">'
     )
-
-
-def _rect(top: float, length: float, colour: str, more: str) -> str:
-    size = f'width="{length:.1f}" height="{ROW_HEIGHT - 8}"'
-    return f'<rect x="{LABEL_WIDTH}" y="{top}" {size} rx="2" fill="{colour}"{more}/>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, name: str) -> str:

@@ -34,8 +34,10 @@ function brief(value) {
 }
 
 function fitted(text, pixels) {
-  const most = Math.max(4, Math.floor(pixels / 6.6));
-  return text.length > most ? text.slice(0, most - 1) + "…" : text;
+  // What tells names apart is often at their end, so the middle goes.
+  const most = Math.max(5, Math.floor(pixels / 6.6));
+  const head = Math.ceil((most - 1) / 2);
+  return text.length > most ? text.slice(0, head) + "…" + text.slice(head + 1 - most) : text;
 }
 
 function logTicks(low, high) {
@@ -94,6 +96,8 @@ function forest(host, rows, baseline) {
   host.replaceChildren(svg);
 }
 
+const MOST_NAMED = 14, NAME_ROOM = 190;
+
 // ---- curves -----------------------------------------------------------------------------
 
 function curves(host, chart) {
@@ -110,17 +114,19 @@ function curves(host, chart) {
   const soft = css("--soft"), grid = { stroke: css("--line"), width: 1 };
   const xValue = chart.xValue || brief, yValue = chart.yValue || brief;
   const tip = make("div", { className: "tip", hidden: true });
-  const axis = value => ({ stroke: soft, grid, ticks: grid, font: "11px system-ui", values: (_, splits) => splits.map(s => s === null ? "" : value(s)) });
+  // uPlot would leave out all but the powers of ten of a logarithmic axis.
+  const axis = value => ({ stroke: soft, grid, ticks: grid, font: "11px system-ui", filter: (_, splits) => splits, values: (_, splits) => splits.map(s => s === null ? "" : value(s)) });
   const logSplits = (u, index, low, high) => logTicks(low, high);
   const narrow = host.clientWidth < 560;
   const marks = chart.marks || [];
+  const named = host.clientWidth > 720 && lines.length <= MOST_NAMED;
   const options = {
-    width: host.clientWidth, height: chart.height || (narrow ? 260 : 330),
+    width: host.clientWidth, padding: named ? [null, NAME_ROOM, null, null] : undefined, height: chart.height || (narrow ? 260 : 330),
     legend: { show: false }, focus: { alpha: 0.25 },
     cursor: { focus: { prox: 24 }, drag: { x: true, y: true, uni: 30 }, points: { size: 7 } },
     scales: { x: { time: false, distr: chart.xLog ? 3 : 1, range: rangeOf(chart.xLog, 0.02) }, y: { distr: chart.yLog ? 3 : 1, range: rangeOf(chart.yLog, 0.05, chart.yZero) } },
     axes: [
-      { ...axis(xValue), label: chart.x, labelSize: 20, labelFont: "12px system-ui", labelGap: 2, splits: chart.xSplits || (chart.xLog ? logSplits : undefined), space: narrow ? 46 : 60 },
+      { ...axis(xValue), label: chart.x, size: 32, labelSize: 18, labelFont: "12px system-ui", labelGap: 0, splits: chart.xSplits || (chart.xLog ? logSplits : undefined), space: narrow ? 46 : 60 },
       { ...axis(yValue), label: chart.y, labelSize: 20, labelFont: "12px system-ui", labelGap: 0, splits: chart.yLog ? logSplits : undefined, size: 58, space: 26 },
     ],
     series: [{}, ...lines.map(line => ({
@@ -132,7 +138,7 @@ function curves(host, chart) {
     hooks: {
       setSeries: [(u, index) => { if (index === null) tip.hidden = true; }],
       setCursor: [u => point(u)],
-      draw: [u => drawMarks(u, marks)],
+      draw: [u => drawMarks(u, marks), u => named && drawNames(u, lines)],
     },
   };
   let focused = null;
@@ -151,6 +157,30 @@ function curves(host, chart) {
   const plot = new uPlot(options, data, host);
   host.append(tip);
   return plot;
+}
+
+function drawNames(u, lines) {
+  // At the right end of each curve, moved apart where ends are close.
+  const { ctx, bbox } = u, ratio = devicePixelRatio, step = 13 * ratio;
+  const places = [];
+  lines.forEach((line, number) => {
+    const values = u.data[number + 1], at = nearest(values, values.length - 1);
+    if (at !== null) places.push({ line, y: u.valToPos(values[at], "y", true) });
+  });
+  places.sort((a, b) => a.y - b.y);
+  places.forEach((place, i) => { place.at = i ? Math.max(place.y, places[i - 1].at + step) : place.y; });
+  const over = places.length ? places[places.length - 1].at - (bbox.top + bbox.height) : 0;
+  if (over > 0) for (let i = places.length - 1, least = bbox.top + bbox.height; i >= 0; i--, least -= step)
+    places[i].at = Math.min(places[i].at, least);
+  ctx.save();
+  ctx.font = `${11 * ratio}px system-ui`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "middle";
+  for (const { line, at } of places) {
+    ctx.fillStyle = line.colour;
+    ctx.fillText(fitted(line.name, NAME_ROOM - 10), bbox.left + bbox.width + 8 * ratio, at);
+  }
+  ctx.restore();
 }
 
 function nearest(values, index) {
@@ -215,7 +245,7 @@ function scatter(host, dots, unit) {
   const best = frontier(dots);
   if (best.length > 1)
     svg.append(shape("polyline", { class: "mark", fill: "none", points: best.map(dot => `${x(dot.x)},${y(dot.y)}`).join(" ") }));
-  const taken = [];
+  const taken = dots.map(dot => [x(dot.x) - 5, y(dot.y) - 5, 10, 10]);
   for (const dot of dots) {
     const circle = shape("circle", { cx: x(dot.x), cy: y(dot.y), r: 5, fill: dot.colour, opacity: 0.9 });
     circle.append(shape("title", {}, `${dot.name}: ${short(dot.x)} ${unit}, ${short(dot.y)} bytes`));
@@ -260,7 +290,7 @@ function attribution(host, rows, order, write) {
     const bar = make("div");
     order.forEach((part, number) => {
       const piece = make("b", { title: `${row.name}, ${part}: ${write(row.parts[part] || 0)}` });
-      piece.style.width = 82 * Math.max(0, row.parts[part] || 0) / longest + "%";
+      piece.style.width = `calc((100% - 78px) * ${Math.max(0, row.parts[part] || 0) / longest})`;
       piece.style.background = PARTS[number % PARTS.length];
       bar.append(piece);
     });

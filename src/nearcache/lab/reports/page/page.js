@@ -15,6 +15,21 @@ function startWith(numbers) {
 }
 startWith(data.order.length > SHOWN_AT_FIRST + 4 ? best : data.order);
 
+// What is shown is in the address, so that a link to the file can point at one chart of it.
+const KEPT = ["tab", "dist", "time"];
+function restore() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  for (const name of KEPT) if (said.has(name)) state[name] = said.get(name);
+  if (!(state.tab in TABS)) state.tab = "ratio";
+  const found = data.sheets.findIndex(each => each.operation === said.get("operation") && each.payload === said.get("payload"));
+  state.sheet = Math.max(0, found);
+}
+function keep() {
+  const said = new URLSearchParams({ operation: sheet().operation, payload: sheet().payload });
+  for (const name of KEPT) said.set(name, state[name]);
+  history.replaceState(null, "", "#" + said);
+}
+
 const sheet = () => data.sheets[state.sheet];
 const rows = () => sheet().rows.filter(row => state.on.has(row.c));
 const scaled = value => value === null || value === undefined ? null : value / sheet().factor;
@@ -66,6 +81,7 @@ function choose(kind, value) {
   const found = fitting.find(each => each[other] === wanted) || fitting[0];
   state.sheet = data.sheets.indexOf(found);
   refresh();
+  keep();
 }
 
 const TABS = { ratio: "Ratio", spread: "Distribution", time: "Over time", size: "Size against time", parts: "Where the time goes" };
@@ -83,7 +99,7 @@ function buildTabs() {
   for (const [tab, title] of Object.entries(TABS)) {
     const button = make("button", { type: "button", textContent: title });
     button.dataset.tab = tab;
-    button.onclick = () => { state.tab = tab; refresh(); };
+    button.onclick = () => { state.tab = tab; refresh(); keep(); };
     host.append(button);
   }
 }
@@ -93,7 +109,7 @@ function variants(kind, names) {
   for (const name of names) {
     const button = make("button", { type: "button", textContent: name });
     pressed(button, state[kind] === name);
-    button.onclick = () => { state[kind] = name; refresh(); };
+    button.onclick = () => { state[kind] = name; refresh(); keep(); };
     row.append(button);
   }
   return row;
@@ -118,7 +134,7 @@ function drawRatio(host, caption) {
 
 function drawSpread(host, caption) {
   const unit = sheet().unit;
-  const yValue = value => short(value) + " " + unit;
+  const yValue = value => brief(value) + " " + unit;
   const plot = make("div", { className: "plot" });
   host.replaceChildren(variants("dist", ["percentiles", "histogram"]), plot);
   if (state.dist === "percentiles") {
@@ -131,15 +147,21 @@ function drawSpread(host, caption) {
     caption.textContent = "To the right the rarer, upward the slower; both axes are logarithmic. Each curve ends where single samples begin.";
   } else {
     const edges = sheet().edges;
-    const lines = rows().filter(row => row.bins).map(row => lineOf(row, row.bins.map((share, i) => [scaled(edges[i]), share * 100]), { step: true }));
-    curves(plot, { lines, xLog: true, yZero: true, x: unit, y: "% of samples", xValue: yValue, yValue: value => short(value) + "%" });
+    const lines = rows().filter(row => row.bins).map(row => lineOf(row, histogram(row.bins, edges), { step: true }));
+    curves(plot, { lines, xLog: true, yZero: true, x: unit, y: "% of samples", xValue: yValue, yValue: value => brief(value) + "%" });
     caption.textContent = "Share of the samples in bins of equal width on a logarithmic axis, up to P99.9. Two humps are two ways to be answered.";
   }
 }
 
+function histogram(bins, edges) {
+  // From the first bin with something in it to the one behind the last.
+  const first = bins.findIndex(share => share > 0), last = bins.findLastIndex(share => share > 0);
+  return [...bins, 0].map((share, i) => [scaled(edges[i]), share * 100]).slice(first, last + 2);
+}
+
 function drawTime(host, caption) {
   const unit = sheet().unit;
-  const yValue = value => short(value) + " " + unit;
+  const yValue = value => brief(value) + " " + unit;
   const plot = make("div", { className: "plot" });
   const hasCourse = sheet().rows.some(row => row.course);
   host.replaceChildren(hasCourse ? variants("time", ["rounds", "first round"]) : "", plot);
@@ -182,6 +204,7 @@ function refresh() {
   const names = new Set([...state.on].map(number => who[number].name));
   for (const row of document.querySelectorAll("tr[data-name]"))
     row.classList.toggle("off", state.on.size > 0 && !names.has(row.dataset.name));
+  rescaleBars();
   if (!data.sheets.length) return;
   if (!has(state.tab)) state.tab = Object.keys(TABS).find(has);
   for (const button of document.querySelectorAll("#choices button")) pressed(button, sheet()[button.dataset.kind] === button.dataset.value);
@@ -192,6 +215,16 @@ function refresh() {
   sheetNodes.forEach((node, number) => { node.hidden = number !== state.sheet; });
   document.getElementById("chart-title").textContent = sheet().title;
   DRAW[state.tab](document.getElementById("chart"), document.getElementById("chart-caption"));
+}
+
+function rescaleBars() {
+  // Bars fill the room there is, whoever is left out.
+  for (const table of document.querySelectorAll(".sheet table")) {
+    const bars = [...table.querySelectorAll("tr:not(.off) td.bar i")];
+    const share = bar => Number(bar.dataset.share || (bar.dataset.share = parseFloat(bar.style.width)));
+    const longest = Math.max(...bars.map(share));
+    for (const bar of bars) bar.style.width = 100 * share(bar) / longest + "%";
+  }
 }
 
 function drawViews() {
@@ -233,6 +266,7 @@ if (data.sheets.length) {
   buildChoice("operation");
   buildChoice("payload");
   buildTabs();
+  restore();
 }
 refresh();
 drawViews();
