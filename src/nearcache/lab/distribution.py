@@ -8,9 +8,10 @@ with something in them out once.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -25,23 +26,13 @@ class Distribution:
     @classmethod
     def of(cls, histogram: Any, least: int, greatest: int) -> Distribution:
         """What is recorded in an HdrHistogram. The ends are exact, the rest to three digits."""
-        last = histogram.counts_len - 1
-        start = bisect_left(range(last), least, key=histogram.get_value_from_index)
-        start = max(0, start - 1)  # the bucket that begins at or below the least
-        end = bisect_left(range(last), greatest + 1, key=histogram.get_value_from_index)
-        seen = [
-            (index, count)
-            for index, count in enumerate(histogram.counts[start:end], start)
-            if count
-        ]
-        edges = [
-            histogram.get_highest_equivalent_value(histogram.get_value_from_index(index))
-            for index, _ in seen
-        ]
+        starts = _starts_of(histogram)
+        first = max(0, bisect_right(starts, least) - 1)
+        end = bisect_right(starts, greatest)
+        seen = [(i, count) for i, count in enumerate(histogram.counts[first:end], first) if count]
         # A bucket answers with its upper edge, which may lie above all that was seen.
-        return cls(
-            [min(edge, greatest) for edge in edges], list(accumulate(count for _, count in seen))
-        )
+        values = [min(starts[i + 1] - 1, greatest) for i, _ in seen]
+        return cls(values, list(accumulate(count for _, count in seen)))
 
     @property
     def count(self) -> int:
@@ -60,3 +51,16 @@ class Distribution:
     def _up_to(self, edge: float) -> int:
         place = bisect_left(self.values, edge)
         return self.totals[place - 1] if place else 0
+
+
+@cache
+def _starts(size: int, digits: int) -> list[int]:
+    """Where each bucket begins. All histograms of one shape have the same."""
+    from hdrh.histogram import HdrHistogram
+
+    histogram = HdrHistogram(1, size, digits)
+    return [histogram.get_value_from_index(i) for i in range(histogram.counts_len + 1)]
+
+
+def _starts_of(histogram: Any) -> list[int]:
+    return _starts(histogram.highest_trackable_value, histogram.significant_figures)

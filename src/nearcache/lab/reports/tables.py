@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.claims import ClaimResult
@@ -319,9 +319,15 @@ def parts(sheet: Sheet) -> Table | None:
 
 def checks(analysis: Analysis) -> Table:
     """The honesty badge, line by line."""
-    rows = [[check.name, _status(check), check.text] for check in badge(analysis)]
+    rows = [[check.name, _status(check), check.text] for check in badge_of(analysis)]
     head = ["rule", "", "evidence"]
     return Table(title="Rules", head=head, rows=rows, text_columns=(0, 1, 2))
+
+
+@lru_cache(maxsize=1)
+def badge_of(analysis: Analysis) -> list[Check]:
+    """Asked for by every part of a report, and a second's work for a large sample."""
+    return badge(analysis)
 
 
 def _status(check: Check) -> str:
@@ -330,13 +336,13 @@ def _status(check: Check) -> str:
 
 def badge_line(analysis: Analysis) -> str:
     """How many rules hold, of those that this run could keep."""
-    asked = [check for check in badge(analysis) if check.status != NOT_APPLICABLE]
+    asked = [check for check in badge_of(analysis) if check.status != NOT_APPLICABLE]
     kept = sum(check.status == "passed" for check in asked)
     return f"{kept} of {len(asked)} rules of evidence hold"
 
 
 def failures(analysis: Analysis) -> list[Check]:
-    return [check for check in badge(analysis) if check.status == "failed"]
+    return [check for check in badge_of(analysis) if check.status == "failed"]
 
 
 def claims(analysis: Analysis) -> Table | None:
