@@ -18,7 +18,7 @@ from typing import Any
 
 TITLE = "the seeds' growing list"
 WRITERS = 4
-HITS = 50  # of each writer
+HITS = 25  # of each writer
 TIMEOUT_S = 100  # the seed's
 
 
