@@ -1,10 +1,18 @@
-"""Caches with one fault each. The lab must notice every one of them."""
+"""Caches and subjects with one fault each. The lab must notice every one of them."""
 
 from __future__ import annotations
 
+import functools
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.cache.backends.locmem import LocMemCache
+from django.core.cache.backends.redis import RedisCache
+
+from nearcache.lab import fixed_rate, open_loop
+from nearcache.lab.messages import Visit, Visited
+from nearcache.lab.subjects.alias import AliasSubject
 
 
 class DropsSomeSets(LocMemCache):
@@ -64,3 +72,42 @@ class ForgetsToDelete(LocMemCache):
 class CountsTwice(LocMemCache):
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
         return super().incr(key, 2 * delta, version=version)
+
+
+class GetsSlower(LocMemCache):
+    """Every get takes a little longer than the one before: a machine that is throttled."""
+
+    gets = 0
+
+    def get(self, key: str, *arguments: Any, **options: Any) -> Any:
+        GetsSlower.gets += 1
+        end = time.perf_counter_ns() + 200 * GetsSlower.gets
+        while time.perf_counter_ns() < end:
+            pass
+        return super().get(key, *arguments, **options)
+
+
+class AnswersFromAnotherDatabase(RedisCache):
+    """Its settings name one database; it uses another, which some other alias has."""
+
+    def __init__(self, server: str, params: dict[str, Any]) -> None:
+        super().__init__(server.replace("db=0", "db=1"), params)
+
+
+class LateGenerator(AliasSubject):
+    """The generator of load oversleeps, as one does whose CPU is taken away."""
+
+    def visit(self, visit: Visit) -> Visited:
+        def oversleep(moment_ns: int) -> None:
+            open_loop.wait_until(moment_ns + 2_000_000)
+
+        fixed_rate.drive = functools.partial(open_loop.drive, wait=oversleep)  # type: ignore[assignment]
+        return super().visit(visit)
+
+
+class ForgetsItsParser(AliasSubject):
+    """Proves one parser in its first process, and another one in its second."""
+
+    def begin(self) -> Mapping[str, str]:
+        first = "/0-" in self.setup.directory
+        return {**super().begin(), "parser": "hiredis" if first else "python"}

@@ -62,6 +62,13 @@ def test_a_generator_that_oversleeps_is_late() -> None:
     assert list(load.response_ns) == [60, 60, 60], "and its lateness is in the latency"
 
 
+def test_what_queues_behind_a_generator_that_overslept_is_late_too() -> None:
+    time = Time(oversleeps_ns=1000)  # once: then all are overdue, and nobody waits any more
+    load, _ = time.run(due=[100, 200, 300], service_ns=[10, 10, 10])
+    assert load.late == 3
+    assert list(load.response_ns) == [1010, 920, 830]
+
+
 def test_what_never_begins_is_dropped_and_counted() -> None:
     load, _ = Time().run(due=[100, 200, 300, 400], service_ns=[20_000, 10, 10, 10])
     assert (load.begun, load.dropped, load.due) == (1, 3, 4)

@@ -70,10 +70,10 @@ class OpenLoop:
     def answered(
         self, due_ns: int, begun_ns: int, ended_ns: int, free_ns: int | None = None
     ) -> None:
-        """A call was answered. ``free_ns``: when its client was ready, if that was later.
+        """A call was answered. ``free_ns``: when a perfect client would have been ready.
 
         Waiting for one's turn behind a slow answer is the queue that is to be measured;
-        beginning late although free is the generator's own fault.
+        beginning later than that is the generator's own fault, and so is what queues behind.
         """
         self._count_late(due_ns, begun_ns, free_ns)
         self.response_ns.append(max(0, ended_ns - due_ns))
@@ -137,7 +137,7 @@ def drive(
     What has not begun ``give_up_ns`` after the start is dropped. Exceptions of ``call`` end
     the loop: a caller that forgives them counts them itself. Returns ``generator_cpu``.
     """
-    start_ns = free_ns = clock()
+    start_ns = free_ns = perfect_ns = clock()
     busy_ns = service_ns = 0
     for number, offset_ns in enumerate(due):
         if free_ns - start_ns > give_up_ns:
@@ -151,7 +151,10 @@ def drive(
         begun_ns = clock()
         call(number)
         ended_ns = clock()
-        load.answered(due_ns, begun_ns, ended_ns, free_ns)
+        load.answered(due_ns, begun_ns, ended_ns, perfect_ns)
+        # A generator that takes no time of its own would be done by then (Lindley): without
+        # this, one that overslept once would pass its backlog off as the server's queue.
+        perfect_ns = max(due_ns, perfect_ns) + ended_ns - begun_ns
         service_ns += ended_ns - begun_ns
         free_ns = ended_ns
     left_ns = free_ns - start_ns - service_ns
