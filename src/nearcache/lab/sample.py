@@ -20,9 +20,11 @@ side. Unlike machines refuse, because their difference would look like a result.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -243,13 +245,10 @@ class Cell:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Cell:
-        from hdrh.histogram import HdrHistogram
-
         fields = plain | {
             "sum_squares": int(plain["sum_squares"]),
             "histograms": {
-                int(repetition): HdrHistogram.decode(text)
-                for repetition, text in plain["histograms"].items()
+                int(repetition): _decoded(text) for repetition, text in plain["histograms"].items()
             },
             "points": _points_from_json(plain["points"]),
             "chopped": {
@@ -263,6 +262,16 @@ class Cell:
                 for name, series in plain[group].items()
             }
         return cls(**fields)
+
+
+def _decoded(text: str) -> Any:
+    from hdrh.codec import HdrCookieException, HdrLengthException
+    from hdrh.histogram import HdrHistogram
+
+    try:
+        return HdrHistogram.decode(text)
+    except (HdrCookieException, HdrLengthException, zlib.error) as error:
+        raise ValueError("a histogram is damaged") from error
 
 
 def _absorb_points(ours: Points, theirs: Points, repetition_offset: int) -> None:
@@ -384,7 +393,11 @@ class Sample:
             ],
         }
         scratch = path.with_suffix(".tmp")
-        scratch.write_text(json.dumps(plain, indent=1))
+        if path.suffix == ".gz":  # no time in it: the same sample gives the same bytes
+            packed = json.dumps(plain, separators=(",", ":")).encode()
+            scratch.write_bytes(gzip.compress(packed, mtime=0))
+        else:
+            scratch.write_text(json.dumps(plain, indent=1))
         os.replace(scratch, path)
 
 
@@ -397,10 +410,11 @@ def _with_summary(cell: Cell) -> dict[str, Any]:
 
 def read_sample(path: Path) -> Sample:
     try:
-        plain = json.loads(path.read_text())
+        plain = json.loads(_text_of(path))
         found = plain.pop("format")
         if found != FORMAT:
-            raise LabError(f"{path} has format {found}; this version reads {FORMAT}: measure again")
+            todo = "upgrade nearcache" if found > FORMAT else "measure again"
+            raise LabError(f"{path} has format {found}; this version reads {FORMAT}: {todo}")
         if absent := PLAIN_FIELDS - plain.keys():
             raise KeyError(*sorted(absent))
         candidates = {
@@ -411,12 +425,21 @@ def read_sample(path: Path) -> Sample:
         for cell in plain.pop("cells"):
             cell.pop("summary", None)
             cells.append(Cell.from_json(cell))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise LabError(f"{path} is damaged: {error}; measure again") from error
     except OSError as error:
         raise LabError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LabError(f"{path} is not a sample of the lab; give the JSON of a run") from error
+        said = f"{path} is not a sample of the lab, or it is damaged; give the JSON of a run"
+        raise LabError(said) from error
     by_key = {(cell.candidate, cell.operation, cell.payload): cell for cell in cells}
     return Sample(plain, candidates, by_key)
+
+
+def _text_of(path: Path) -> str:
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes()).decode()
+    return path.read_text()
 
 
 def merge(samples: Iterable[Sample]) -> Sample:
