@@ -13,6 +13,7 @@ VERBS = {
     "list": "Show the experiments and what they compare.",
     "run": "Run experiments, print the report, write one JSON file and one HTML page.",
     "report": "Show what an earlier run measured.",
+    "recommend": "Say which cache to run, from what was measured, and print its CACHES block.",
     "serve": "Serve pages that time one read of a cache for every hit.",
 }
 
