@@ -208,20 +208,6 @@ def twin(candidate: Candidate) -> Candidate:
     )
 
 
-def own_alias(settings_module: str, alias: str, settings: Mapping[str, Any]) -> Candidate:
-    """An alias of the user's own settings, measured against the user's own server."""
-    return Candidate(
-        name=alias,
-        title=f"{alias} of {settings_module}",
-        family="yours",
-        reach="process" if settings["BACKEND"].endswith(".LocMemCache") else "network",
-        settings=dict(settings),
-        settings_module=settings_module,
-        alias=alias,
-        note="only keys of this run are written; they are deleted, or expire in ten minutes",
-    )
-
-
 def fill(value: Any, places: Mapping[str, str]) -> Any:
     """``value`` with every ``{placeholder}`` in its strings replaced."""
     if isinstance(value, str):

@@ -27,15 +27,20 @@ from typing import Protocol
 from nearcache.lab.candidates import fill
 from nearcache.lab.crew import Member
 from nearcache.lab.directories import private_directory
-from nearcache.lab.machine import measuring_cpu, pressure, steal_share
+from nearcache.lab.interleaving import Interleaving
+from nearcache.lab.machine import describe_versions, measuring_cpu, pressure, steal_share
 from nearcache.lab.messages import Failed, Missing, Ready, Setup, Visit, Visited
 from nearcache.lab.model import NO_PAYLOAD, Candidate, Experiment, Operation, Plan
+from nearcache.lab.redact import redact
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import ServerMissing, Servers
 from nearcache.lab.stopping import Stopped, Stopping
+from nearcache.lab.timed import calibrate
 
 BATCH_BELOW_NS = 10_000  # two timestamps cost about 1 % of this
 BATCH = 10
+# What may not differ between the processes of one candidate; paths and ports may.
+STEADY_PROOFS = frozenset({"backend", "client", "server", "parser", "hiredis"})
 
 
 class Progress(Protocol):
@@ -57,6 +62,7 @@ class Order:
     operations: Sequence[Operation]
     seed: int
     binaries: Mapping[str, str] = field(default_factory=dict)
+    data: str = ""  # file of the user's own values
 
 
 def measure(
@@ -71,6 +77,7 @@ def measure(
     """
     started = time.monotonic()
     before = pressure()
+    sample.about |= {"load_before": before["load"], "overhead": calibrate()}
     interruption: Stopped | None = None
     with Stopping() as stopping:
         driver = Driver(order, sample, progress, checkpoint, stopping)
@@ -84,8 +91,10 @@ def measure(
     after = pressure()
     sample.about |= {
         "seconds": round(time.monotonic() - started, 1),
-        "load_before": before["load"],
         "steal_share": steal_share(before, after),
+        "swapped_pages": int(after["swapped_pages"] - before["swapped_pages"]),
+        "versions_after": describe_versions(),
+        "order": driver.interleaving.summary(),
         "state": "interrupted" if interruption else "complete",
     }
     return interruption
@@ -105,10 +114,12 @@ class Driver:
         self.progress = progress
         self.checkpoint = checkpoint
         self.stopping = stopping
-        self.rng = random.Random(order.seed)
+        self.interleaving = Interleaving(random.Random(order.seed))
         self.cpu = measuring_cpu()
         self.batches: dict[tuple[str, str, str], int] = {}
         self.lowest: dict[str, float] = {}
+        # After the first repetition: all processes of a run must bear the same load.
+        self.settled = False
         self.crew: list[Member] = []
         self.started = time.monotonic()
         self.deadline = math.inf
@@ -149,6 +160,7 @@ class Driver:
         try:
             self._assemble(repetition)
             self._visit_all(f"{repetition}:warm", None)
+            self.settled = True
             for number in range(plan.rounds):
                 began = time.monotonic()
                 self.progress.round(number + 1, plan.rounds, self._visits_per_round())
@@ -172,9 +184,20 @@ class Driver:
         for member in list(self.crew):
             answer = member.begun()
             if isinstance(answer, Ready):
-                self.sample.candidates[member.candidate.name].proof = dict(answer.proof)
+                name = member.candidate.name
+                proof = {k: self._without_secrets(name, v) for k, v in answer.proof.items()}
+                self._prove(name, proof)
             else:
                 self._expel(member, answer)
+
+    def _prove(self, name: str, proof: dict[str, str]) -> None:
+        """Keep what a worker proved, and whether another one of its name proved otherwise."""
+        entry = self.sample.candidates[name]
+        for what in entry.proof.keys() & proof.keys() & STEADY_PROOFS:
+            if entry.proof[what] != proof[what]:
+                text = f"{what} was {entry.proof[what]} in one process, {proof[what]} in another"
+                self.sample.about.setdefault("changed", {})[name] = text
+        entry.proof = proof
 
     def _setup(self, candidate: Candidate, repetition: int) -> Setup:
         directory = self.directory / f"{repetition}-{_digest(candidate.name)}"
@@ -196,6 +219,7 @@ class Driver:
             server_version=f"{candidate.server} {server.version}" if server else "",
             cpu=self.cpu,
             binaries=self.order.binaries,
+            data=self.order.data,
         )
 
     def _visits_per_round(self) -> int:
@@ -203,8 +227,7 @@ class Driver:
 
     def _visit_all(self, round_id: str, record: tuple[int, int] | None) -> None:
         visits = [(member, payload) for member in self.crew for payload in self.order.payloads]
-        self.rng.shuffle(visits)
-        for member, payload in visits:
+        for place, (member, payload) in enumerate(self.interleaving.shuffled(visits)):
             if member not in self.crew:
                 continue  # expelled earlier in this round
             if time.monotonic() > self.deadline:
@@ -216,6 +239,9 @@ class Driver:
             elif record is None:
                 self._learn(member.candidate, payload, answer)
             else:
+                self.interleaving.visited(
+                    member.candidate.name, payload, place / max(1, len(visits) - 1)
+                )
                 self._record(member.candidate.name, payload, answer, record)
 
     def _visit(self, candidate: Candidate, payload: str, round_id: str, learning: bool) -> Visit:
@@ -240,8 +266,9 @@ class Driver:
         entry.facts |= visited.facts
         if visited.stored_bytes is not None:
             entry.stored[payload] = (visited.stored_bytes, visited.stored_how)
-        for name, value in visited.learned.items():
-            self.lowest[name] = min(value, self.lowest.get(name, math.inf))
+        if not self.settled:
+            for name, value in visited.learned.items():
+                self.lowest[name] = min(value, self.lowest.get(name, math.inf))
         for phase in visited.phases:
             # Twins and later repetitions keep the first decision, or they could not be compared.
             key = (candidate.twin_of or candidate.name, phase.operation, payload)
@@ -270,9 +297,14 @@ class Driver:
     def _out(self, name: str, answer: Failed | Missing) -> None:
         entry = self.sample.candidates[name]
         entry.state = "missing" if isinstance(answer, Missing) else "failed"
-        entry.reason = answer.reason
+        entry.reason = self._without_secrets(name, answer.reason)
         entry.install = answer.install if isinstance(answer, Missing) else ""
         self.sample.drop(name)
+
+    def _without_secrets(self, name: str, text: str) -> str:
+        """What is printed and stored of a candidate: its settings may be the user's own."""
+        settings = [c.settings for c in self.order.candidates if c.name == name]
+        return redact(text, settings)
 
     def _dismiss(self) -> None:
         for member in self.crew:

@@ -5,16 +5,21 @@ This is what the command line calls; tests call it too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from nearcache.errors import LabError
 from nearcache.lab.candidates import EXAMPLE_PLACES, choose, fill, twin, unknown_name
+from nearcache.lab.costs import Prices
 from nearcache.lab.driver import Order, Progress, measure
+from nearcache.lab.keeping import Keeper
 from nearcache.lab.machine import describe_machine, describe_versions, measuring_cpu
-from nearcache.lab.model import Candidate, Experiment
+from nearcache.lab.model import Candidate, Experiment, Plan
+from nearcache.lab.own_data import OwnData, payload_bytes
 from nearcache.lab.sample import Entry, Sample
 from nearcache.lab.stopping import Stopped
 
@@ -31,11 +36,18 @@ class Wish:
     binaries: dict[str, str] = field(default_factory=dict)
     extra: Sequence[Candidate] = ()  # aliases of the user's own settings
     command: str = ""
+    time_limit_s: float | None = None  # instead of the plan's
+    own_data: OwnData | None = None  # values of the user's own, instead of payloads
+    data: str = ""  # the file that workers read them from
+    prices: Prices | None = None
+    paths: Sequence[Path] = ()  # directories, for experiments that measure some
 
 
 def prepare(experiment: Experiment, wish: Wish) -> Order:
     """The order for this wish. Raises LabError for anything unknown."""
-    plan = experiment.plans[wish.plan]
+    experiment = _on_paths(_with_own_data(experiment, wish), wish.paths)
+    plan = planned(experiment, wish)
+    extra = _own_aliases(experiment, wish.extra)
     chosen = list(experiment.candidates)
     if wish.candidates:
         chosen = choose(experiment.candidates, wish.candidates)
@@ -44,9 +56,9 @@ def prepare(experiment: Experiment, wish: Wish) -> Order:
     elif plan.candidates:
         chosen = choose(experiment.candidates, plan.candidates)
     baseline = choose(experiment.candidates, [experiment.baseline])
-    chosen = [*baseline, *(c for c in chosen if c.name != experiment.baseline), *wish.extra]
+    chosen = [*baseline, *(c for c in chosen if c.name != experiment.baseline), *extra]
     operations = [operation.name for operation in experiment.operations]
-    asked = _known("operation", wish.operations, operations, operations)
+    asked = _known("operation", wish.operations, operations, plan.operations or operations)
     return Order(
         experiment=experiment,
         plan=plan,
@@ -60,26 +72,81 @@ def prepare(experiment: Experiment, wish: Wish) -> Order:
         operations=[operation for operation in experiment.operations if operation.name in asked],
         seed=wish.seed,
         binaries=wish.binaries,
+        data=wish.data,
     )
 
 
+def planned(experiment: Experiment, wish: Wish) -> Plan:
+    """The plan of this name, made to fit the time the user has for it."""
+    plan = experiment.plans[wish.plan]
+    if wish.own_data is not None:
+        plan = replace(plan, payloads=())  # those it names are the experiment's own
+    if wish.time_limit_s is None:
+        return plan
+    factor = wish.time_limit_s / plan.time_limit_s
+    return replace(
+        plan,
+        time_limit_s=wish.time_limit_s,
+        # Starting processes takes its time: where there is little, fewer are started.
+        repetitions=max(1, min(plan.repetitions, round(plan.repetitions * factor))),
+        rounds=max(1, round(plan.rounds * max(1.0, factor))),
+    )
+
+
+def takes(experiment: Experiment, what: str) -> bool:
+    """Whether its subject has this ability: "takes_own_aliases", "takes_own_data"."""
+    module, _, name = experiment.subject.rpartition(".")
+    return bool(getattr(getattr(import_module(module), name), what))
+
+
+def _with_own_data(experiment: Experiment, wish: Wish) -> Experiment:
+    """The experiment with the user's values as its payloads."""
+    if wish.own_data is None:
+        return experiment
+    titles = wish.own_data.titles
+    return replace(
+        experiment,
+        payloads={**experiment.payloads, **titles},
+        default_payloads=tuple(titles),
+        cannot_answer=(*experiment.cannot_answer, NO_SEAL.format(len(wish.own_data.values))),
+    )
+
+
+NO_SEAL = (
+    "Your own values carry no key, version and checksum, which would change what they are. "
+    "Which of the {} a key holds at a version is fixed, and an answer is compared with that "
+    "one as a whole: a mix-up of two that happen to be the same would not be seen."
+)
+
+
+def _own_aliases(experiment: Experiment, extra: Sequence[Candidate]) -> list[Candidate]:
+    """Under names that no candidate of the experiment has."""
+    taken = {candidate.name for candidate in experiment.candidates}
+    return [replace(c, name=f"your {c.name}") if c.name in taken else c for c in extra]
+
+
 def run(
-    order: Order, command: str, progress: Progress, directory: Path
+    order: Order, wish: Wish, progress: Progress, directory: Path
 ) -> tuple[Sample, Path | None, Stopped | None]:
-    """Measure, and keep the JSON in ``directory``; None if nothing was measured."""
-    sample = new_sample(order, command)
-    stem = f"{order.experiment.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    path = directory / f"{stem}.json"
-    interruption = measure(order, sample, progress, _writer(path))
-    if not sample.has_numbers and interruption:
-        return sample, None, interruption
-    _writer(path)(sample)
-    return sample, path, interruption
+    """Measure, and keep the JSON in ``directory``; None if nothing was measured.
+
+    The file may be elsewhere than in ``directory`` when that could not be written to at the
+    end: a measurement that took minutes is not thrown away because a disk is full.
+    """
+    sample = new_sample(order, wish.command, wish)
+    keeper = Keeper(directory, f"{order.experiment.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
+    try:
+        interruption = measure(order, sample, progress, keeper.checkpoint)
+        if interruption and not sample.has_numbers:
+            return sample, None, interruption
+        return sample, keeper.keep(sample), interruption
+    finally:
+        keeper.release()
 
 
-def new_sample(order: Order, command: str) -> Sample:
+def new_sample(order: Order, command: str, wish: Wish | None = None) -> Sample:
     experiment = order.experiment
-    about = {
+    about: dict[str, Any] = {
         "experiment": experiment.name,
         "question": experiment.question,
         "started": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
@@ -102,7 +169,25 @@ def new_sample(order: Order, command: str) -> Sample:
         "claims": [vars(claim) for claim in experiment.claims],
         "cannot_answer": list(experiment.cannot_answer),
     }
+    if wish and wish.own_data:
+        about["own_data"] = wish.own_data.describe()
+    if wish and wish.prices and takes(experiment, "takes_own_data"):
+        about["prices"] = asdict(wish.prices)
+        about["payload_bytes"] = payload_bytes(order.payloads, order.seed, order.data)
     return Sample(about, {c.name: _entry(c) for c in order.candidates})
+
+
+def _on_paths(experiment: Experiment, paths: Sequence[Path]) -> Experiment:
+    """The experiment on the user's own directories, if it is one that measures directories."""
+    pattern = next((c for c in experiment.candidates if "path" in c.options), None)
+    if pattern is None or not paths:
+        return experiment
+    names = list(dict.fromkeys(str(path.resolve()) for path in paths))
+    candidates = [
+        replace(pattern, name=name, title=name, options={**pattern.options, "path": name})
+        for name in names
+    ]
+    return replace(experiment, candidates=candidates, baseline=names[0], twins=names[::-1])
 
 
 def _with_twins(experiment: Experiment, chosen: Sequence[Candidate]) -> list[Candidate]:
@@ -139,12 +224,3 @@ def _known(
         if name not in known:
             raise LabError(unknown_name(kind, name, known))
     return [name for name in known if name in (wanted or default)]
-
-
-def _writer(path: Path) -> Callable[[Sample], None]:
-    def write(sample: Sample) -> None:
-        if sample.has_numbers or sample.about["state"] == "complete":
-            path.parent.mkdir(parents=True, exist_ok=True)
-            sample.write(path)
-
-    return write

@@ -24,6 +24,7 @@ class Setup:
     cpu: int  # where to measure; loading may use all of them
     # Programs the user named, for subjects that start servers of their own: server -> path.
     binaries: Mapping[str, str] = field(default_factory=dict)
+    data: str = ""  # file of the user's own values, if there are any
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ ServerName = Literal[
     "memcached-tcp",
     "postgres",
     "s3",
+    "gunicorn",  # these three are started by the subject of `http`, one set for each candidate
+    "uwsgi",
+    "nginx",
 ]
 # What a cost is counted in. Less is better, always: a throughput is kept as time per
 # operation and printed as a rate where one would rather read that.
@@ -95,6 +98,7 @@ class Plan:
     resamples: int  # of the bootstrap
     payloads: Sequence[str] = ()  # instead of the experiment's own: less data, for example
     candidates: Sequence[str] = ()  # those measured unless told otherwise; all if empty
+    operations: Sequence[str] = ()  # likewise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,8 +198,7 @@ class Recorder:
     def _prefix(self, key: Any) -> str:
         if not self.terms.prefixes or not isinstance(key, str):
             return ""
-        found = _PREFIX.match(key)
-        return found[1] if found else ""
+        return first_word(key)
 
     def _measured(self, value: Any, hashed: int, is_hit: bool) -> tuple[int, str, int]:
         """(bytes, type, 255 x what is left of them when compressed; 0: not looked at)."""
@@ -291,6 +290,12 @@ class Recorder:
     def _after_fork(self) -> None:
         self._close()  # our descriptor only: the parent keeps its own
         self._begin()
+
+
+def first_word(key: str) -> str:
+    """What a key is named after, or nothing."""
+    found = _PREFIX.match(key)
+    return found[1] if found else ""
 
 
 def _bytes_of(value: Any) -> bytes:

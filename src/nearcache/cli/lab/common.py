@@ -60,13 +60,16 @@ def own_aliases(module: str, wanted: Sequence[str]) -> list[Candidate]:
     """Candidates for the caches of a user's settings module."""
     from django.conf import Settings
 
-    from nearcache.lab.candidates import own_alias, unknown_name
+    from nearcache.lab.candidates import unknown_name
+    from nearcache.lab.own_alias import own_alias
+    from nearcache.lab.redact import redact
 
     sys.path.insert(0, os.getcwd())
     try:
-        configured: dict[str, Any] = vars(Settings(module)).get("CACHES", {})
+        found = vars(Settings(module))
+        configured: dict[str, Any] = found.get("CACHES", {})
     except Exception as error:
-        lines = str(error).splitlines()
+        lines = redact(str(error)).splitlines()
         said = f"{type(error).__name__}: {lines[0] if lines else ''}"
         raise LabError(
             f"settings module {module!r} does not import ({said}); run from the directory "
@@ -75,7 +78,8 @@ def own_aliases(module: str, wanted: Sequence[str]) -> list[Candidate]:
     for name in wanted:
         if name not in configured:
             raise LabError(unknown_name("alias in CACHES", name, configured))
-    return [own_alias(module, name, configured[name]) for name in wanted or configured]
+    databases = found.get("DATABASES")
+    return [own_alias(module, name, configured[name], databases) for name in wanted or configured]
 
 
 def require_lab_extra() -> None:

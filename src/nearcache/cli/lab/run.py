@@ -6,92 +6,254 @@ import os
 import random
 import shlex
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
 from nearcache.cli.lab.common import names_option, own_aliases, require_lab_extra, show
+from nearcache.cli.lab.own_values import Asked, own_values
 from nearcache.errors import LabError
+
+if TYPE_CHECKING:
+    from nearcache.lab.costs import Prices
+    from nearcache.lab.driver import Order
+    from nearcache.lab.findings import Finding
+    from nearcache.lab.laboratory import Wish
+    from nearcache.lab.model import Experiment
+    from nearcache.lab.stopping import Stopped
+
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+# Option -> the server whose program it names.
+BINARIES = {
+    "redis_server": "redis",
+    "memcached": "memcached",
+    "postgres": "postgres",
+    "s3_server": "s3",
+}
+
+
+def _options(*options: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator, shown in the order in which they are given."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+how_much = _options(
+    click.option("--all", "all_of_them", is_flag=True, help="Every experiment there is."),
+    click.option("--quick", is_flag=True, help="The same as --plan quick."),
+    click.option(
+        "--plan",
+        type=click.Choice(["full", "quick"]),
+        help="How much is measured: minutes for each experiment, or less than one.",
+    ),
+    click.option(
+        "--time-limit",
+        type=click.FloatRange(min=1),
+        metavar="SECONDS",
+        help="For all experiments of this run together, instead of the plan's.",
+    ),
+    click.option(
+        "--out",
+        type=DIRECTORY,
+        default=Path("results/lab"),
+        show_default=True,
+        help="Directory for the JSON and the HTML page; of several experiments, one below it.",
+    ),
+    names_option("--candidates", "Only these. See `lab list`."),
+    names_option("--payloads", "Only these, for example S,H."),
+    names_option("--operations", "Only these, for example get,set."),
+    click.option("--seed", type=int, help="Repeat the order and the values of an earlier run."),
+    click.option("--strict", is_flag=True, help="Exit 1 if a rule is broken that voids numbers."),
+)
+own_case = _options(
+    click.option("--settings", metavar="MODULE", help="Your settings, to measure your caches."),
+    names_option("--alias", "Which of your caches; all if not given."),
+    click.option("--data", type=DIRECTORY, help="Your values, one in each file, as payloads."),
+    click.option("--sample", metavar="URL", help="Take values from this Redis; it is only read."),
+    click.option("--match", metavar="GLOB", default="*", help="Only of keys that match."),
+    click.option(
+        "--keys", type=click.IntRange(2, 100_000), default=500, show_default=True,
+        help="How many to take.",
+    ),
+    click.option(
+        "--from-alias", metavar="NAME", help="Decode as this cache of --settings does; its server."
+    ),
+    click.option("--save", type=DIRECTORY, help="Keep the values taken in this new directory."),
+    click.option("--pickle", is_flag=True, help="Read pickles of yours, which runs their code."),
+    click.option("--replay", type=FILE, help="Replay this recording; see `lab record`."),
+    click.option(
+        "--speed", default="max", show_default=True, metavar="max|N",
+        help="Replay as fast as it goes, or at N times the recorded rate.",
+    ),
+)  # fmt: skip
+money = _options(
+    click.option("--price-gb-month", type=float, help="What a GB of memory costs you a month."),
+    click.option("--price-vcpu-hour", type=float, help="What a vCPU costs you an hour."),
+    click.option("--requests-per-second", type=float, help="Of your site, one operation each."),
+)
+programs = _options(
+    click.option("--redis-server", metavar="PATH", help="The redis-server to start."),
+    click.option("--memcached", metavar="PATH", help="The memcached to start."),
+    click.option("--postgres", metavar="PATH", help="The postgres to start."),
+    click.option("--s3-server", metavar="PATH", help="The S3 server to start."),
+    click.option(
+        "--path", "paths", multiple=True, type=DIRECTORY, help="A directory for `disks`; repeat it."
+    ),
+)
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--quick", is_flag=True, help="Less precise, under a minute.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("results/lab"),
-    show_default=True,
-    help="Directory for the JSON and the HTML page.",
-)
-@names_option("--candidates", "Only these. See `lab list`.")
-@names_option("--payloads", "Only these, for example S,H.")
-@names_option("--operations", "Only these, for example get,set.")
-@click.option("--seed", type=int, help="Repeat the order and the values of an earlier run.")
-@click.option("--settings", metavar="MODULE", help="Your settings module, to measure your caches.")
-@names_option("--alias", "Which of your caches; all if not given.")
-@click.option("--redis-server", metavar="PATH", help="The redis-server to start.")
-@click.option("--memcached", metavar="PATH", help="The memcached to start.")
-def run(
-    names: Sequence[str],
-    quick: bool,
-    out: Path,
-    candidates: list[str],
-    payloads: list[str],
-    operations: list[str],
-    seed: int | None,
-    settings: str | None,
-    alias: list[str],
-    redis_server: str | None,
-    memcached: str | None,
-) -> None:
+@click.argument("names", nargs=-1, metavar="NAME...")
+@how_much
+@own_case
+@money
+@programs
+def run(names: Sequence[str], **given: Any) -> None:
     """Run experiments, print the report, write one JSON file and one HTML page.
 
     Servers are started privately and stopped again. Ctrl-C keeps what was measured.
-    Exits 2 if something is wrong with the request and 130 after Ctrl-C.
+    Exits 2 if something is wrong with the request, or an experiment could not be run,
+    130 after Ctrl-C, and with --strict 1 if numbers are void; the files are written then too.
     """
     require_lab_extra()
-    from nearcache.lab.experiments import experiment_named
-    from nearcache.lab.laboratory import Wish, prepare
-
-    if alias and not settings:
-        raise LabError("--alias needs --settings MODULE, the settings that define it")
-    binaries = {"redis": redis_server, "memcached": memcached}
-    wish = Wish(
-        plan="quick" if quick else "full",
-        candidates=candidates,
-        payloads=payloads,
-        operations=operations,
-        seed=random.randrange(10**6) if seed is None else seed,
-        binaries={name: path for name, path in binaries.items() if path},
-        extra=own_aliases(settings, alias) if settings else (),
+    asked = Asked(
+        data=given["data"],
+        sample=given["sample"],
+        match=given["match"],
+        keys=given["keys"],
+        from_alias=given["from_alias"],
+        save=given["save"],
+        pickles=given["pickle"],
+        settings=given["settings"],
     )
-    # All of the request is checked before anything is started.
-    orders = [prepare(experiment_named(name), wish) for name in names]
-    _writable(out)
-    for number, order in enumerate(orders, 1):
-        title = order.experiment.name + (f" ({number} of {len(orders)})" if len(orders) > 1 else "")
-        _run_one(order, title, out, wish.seed)
+    asked.check()
+    experiments = _experiments(names, given)
+    wish = _wish(given)
+    for experiment in experiments:
+        _prepared(experiment, wish, given)  # all of the request is checked before it begins
+    _writable(given["out"])
+    with own_values(asked) as (own_data, file):
+        wish = replace(wish, own_data=own_data, data=file)
+        limits = _time_limits(experiments, wish, given["time_limit"])
+        orders = [
+            _prepared(experiment, replace(wish, time_limit_s=limit), given)
+            for experiment, limit in zip(experiments, limits, strict=True)
+        ]
+        sys.exit(_run_all(orders, given["out"], given["strict"]))
 
 
-def _run_one(order: Any, title: str, out: Path, seed: int) -> None:
-    from nearcache.lab.laboratory import run as run_order
-    from nearcache.lab.reports.progress import TerminalProgress
+# -- the request ---------------------------------------------------------------------------
 
-    console = Console(stderr=True, highlight=False)
-    with TerminalProgress(console, title, order.plan.time_limit_s) as progress:
-        sample, path, interruption = run_order(order, _command(seed), progress, out)
-    if path is None:
-        click.echo("interrupted before anything was measured; nothing was written", err=True)
-    else:
-        page = path.with_suffix(".html")
-        show(sample, page)
-        click.echo(f"\nraw data  {path}\npage      {page}")
-    if interruption:
-        sys.exit(interruption.exit_code)
+
+def _experiments(names: Sequence[str], given: dict[str, Any]) -> list[Experiment]:
+    from nearcache.lab.experiments import EXPERIMENTS, experiment_named
+
+    if given["all_of_them"]:
+        if names:
+            raise LabError("give names, or --all")
+        return list(EXPERIMENTS.values())
+    if not names:
+        raise LabError("which experiment? Give its name, see `nearcache lab list`, or --all")
+    return [experiment_named(name) for name in dict.fromkeys(names)]
+
+
+def _wish(given: dict[str, Any]) -> Wish:
+    from nearcache.lab.laboratory import Wish
+
+    if given["alias"] and not given["settings"]:
+        raise LabError("--alias needs --settings MODULE, the settings that define it")
+    if given["quick"] and given["plan"] == "full":
+        raise LabError("give --quick or --plan full, not both")
+    seed = random.randrange(10**6) if given["seed"] is None else given["seed"]
+    named = {server: given[option] for option, server in BINARIES.items()}
+    return Wish(
+        plan="quick" if given["quick"] else given["plan"] or "full",
+        candidates=given["candidates"],
+        payloads=given["payloads"],
+        operations=given["operations"],
+        seed=seed,
+        binaries={name: path for name, path in named.items() if path},
+        extra=own_aliases(given["settings"], given["alias"]) if _measures_own(given) else (),
+        command=_command(seed),
+        prices=_prices(given),
+    )
+
+
+def _measures_own(given: dict[str, Any]) -> bool:
+    """--settings may be there for --from-alias only."""
+    return bool(given["settings"]) and (bool(given["alias"]) or not given["from_alias"])
+
+
+def _prices(given: dict[str, Any]) -> Prices | None:
+    from nearcache.lab.costs import Prices
+
+    prices = Prices(
+        gb_month=given["price_gb_month"],
+        vcpu_hour=given["price_vcpu_hour"],
+        requests_per_second=given["requests_per_second"],
+        given_on=f"{datetime.now(UTC):%Y-%m-%d}",
+    )
+    return prices or None
+
+
+def _prepared(experiment: Experiment, wish: Wish, given: dict[str, Any]) -> tuple[Order, Wish]:
+    """The order, of an experiment that can do what was asked.
+
+    By name, one that cannot is an error; of --all, it runs without that.
+    """
+    from nearcache.lab.laboratory import prepare, takes
+
+    for option, what, ability in (
+        ("--settings", "none of your caches", "takes_own_aliases"),
+        ("--data and --sample", "no values of yours", "takes_own_data"),
+    ):
+        wanted = wish.extra if ability == "takes_own_aliases" else _wants_values(wish, given)
+        if not wanted or takes(experiment, ability):
+            continue
+        if not given["all_of_them"]:
+            raise LabError(
+                f"{experiment.name} measures {what}; leave {option} out, or run "
+                f"{', '.join(_able(ability))}"
+            )
+        wish = replace(wish, extra=()) if ability == "takes_own_aliases" else _plain(wish)
+    return prepare(experiment, wish), wish
+
+
+def _wants_values(wish: Wish, given: dict[str, Any]) -> bool:
+    return bool(wish.own_data or given["data"] or given["sample"] or given["from_alias"])
+
+
+def _plain(wish: Wish) -> Wish:
+    return replace(wish, own_data=None, data="")
+
+
+def _able(ability: str) -> list[str]:
+    from nearcache.lab.experiments import EXPERIMENTS
+    from nearcache.lab.laboratory import takes
+
+    return [experiment.name for experiment in EXPERIMENTS.values() if takes(experiment, ability)]
+
+
+def _time_limits(
+    experiments: Sequence[Experiment], wish: Wish, limit_s: float | None
+) -> list[float | None]:
+    """The user's time, divided as the plans would divide theirs."""
+    if limit_s is None:
+        return [None] * len(experiments)
+    planned = [experiment.plans[wish.plan].time_limit_s for experiment in experiments]
+    return [limit_s * each / sum(planned) for each in planned]
 
 
 def _writable(directory: Path) -> None:
@@ -105,6 +267,139 @@ def _writable(directory: Path) -> None:
 
 def _command(seed: int) -> str:
     """The command line, with the seed that was drawn, so that it can be repeated."""
+    from nearcache.lab.redact import redact
+
     after_noun = sys.argv.index("lab") + 1 if "lab" in sys.argv else 1
-    words = ["nearcache", "lab", *sys.argv[after_noun:]]
+    words = ["nearcache", "lab", *(redact(word) for word in sys.argv[after_noun:])]
     return shlex.join(words if "--seed" in words else [*words, "--seed", str(seed)])
+
+
+# -- the run -------------------------------------------------------------------------------
+
+
+@dataclass
+class Done:
+    """What became of one experiment."""
+
+    name: str
+    state: str
+    seconds: float = 0.0
+    path: Path | None = None
+    broken: Sequence[Finding] = ()  # rules that void what breaks them
+
+
+def _run_all(orders: Sequence[tuple[Order, Wish]], out: Path, strict: bool) -> int:
+    """One after the other; what fails takes no other with it. Returns the exit code."""
+    from nearcache.lab.stopping import Stopped, Stopping
+
+    done: list[Done] = []
+    if len(orders) == 1:
+        (only,) = orders
+        stopped = _run_one(*only, only[0].experiment.name, out, done)
+        return stopped.exit_code if stopped else _strictly(done, strict)
+    directory = _new_directory(out, orders[0][1].seed)
+    interruption: Stopped | None = None
+    with Stopping() as stopping:
+        try:
+            for order, wish in orders:
+                title = f"{order.experiment.name} ({len(done) + 1} of {len(orders)})"
+                click.echo(f"\n=== {title} ===\n")
+                interruption = _forgiving(order, wish, title, directory, done)
+                if interruption:
+                    break
+        except Stopped as between:
+            interruption = between
+        stopping.disarm()
+        done += [Done(order.experiment.name, "not run") for order, _ in orders[len(done) :]]
+        _summary(done, directory)
+    if interruption:
+        return interruption.exit_code
+    failed = any(each.state.startswith("failed") for each in done)
+    return 2 if failed else _strictly(done, strict)
+
+
+def _strictly(done: Sequence[Done], strict: bool) -> int:
+    """The exit code of runs that ended well: 1 if asked to be strict and a rule is broken."""
+    broken = [(each.name, finding) for each in done for finding in each.broken]
+    if not strict or not broken:
+        return 0
+    name, finding = broken[0]
+    more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
+    click.echo(f"strict: {name}: {finding.rule} is broken: {finding}{more}", err=True)
+    return 1
+
+
+def _forgiving(order: Order, wish: Wish, title: str, out: Path, done: list[Done]) -> Stopped | None:
+    began = time.monotonic()
+    try:
+        return _run_one(order, wish, title, out, done)
+    except LabError as error:
+        click.echo(f"{order.experiment.name} failed: {error}", err=True)
+        seconds = time.monotonic() - began
+        done.append(Done(order.experiment.name, f"failed: {error}", seconds))
+        return None
+
+
+def _run_one(order: Order, wish: Wish, title: str, out: Path, done: list[Done]) -> Stopped | None:
+    from nearcache.lab.laboratory import run as run_order
+    from nearcache.lab.reports.progress import TerminalProgress
+    from nearcache.lab.rules import voided
+
+    console = Console(stderr=True, highlight=False)
+    with TerminalProgress(console, title, order.plan.time_limit_s) as progress:
+        sample, path, interruption = run_order(order, wish, progress, out)
+    seconds = sample.about["seconds"]
+    if path is None:
+        click.echo("interrupted before anything was measured; nothing was written", err=True)
+        done.append(Done(order.experiment.name, "interrupted, nothing measured", seconds))
+        return interruption
+    # Before the report: whatever becomes of that, the numbers are there.
+    state = sample.about["state"]
+    done.append(Done(order.experiment.name, state, seconds, path, voided(sample)))
+    if path.parent != out:
+        click.echo(f"{out} cannot be written to any more; the run is in {path.parent}", err=True)
+    page = _shown(sample, path)
+    click.echo(f"\nraw data  {path}\npage      {page}")
+    return interruption
+
+
+def _shown(sample: Any, path: Path) -> str:
+    """Print the report and write the page; where the page went, or why not."""
+    page = path.with_suffix(".html")
+    try:
+        show(sample, page)
+    except OSError as error:
+        return f"not written ({error.strerror}); `nearcache lab report {path}` prints it again"
+    return str(page)
+
+
+def _new_directory(out: Path, seed: int) -> Path:
+    """One for this run, whoever else began in the same second."""
+    stem = f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}-seed{seed}"
+    for name in _numbered(stem):
+        try:
+            (out / name).mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise LabError(f"cannot write to {out}: {error.strerror}; give --out DIR") from error
+        return out / name
+    raise AssertionError("there is always another number")
+
+
+def _numbered(stem: str) -> Iterator[str]:
+    yield stem
+    number = 2
+    while True:
+        yield f"{stem}-{number}"
+        number += 1
+
+
+def _summary(done: Sequence[Done], directory: Path) -> None:
+    click.echo(f"\n=== {len(done)} experiments, {sum(each.seconds for each in done):.0f} s ===\n")
+    width = max(len(each.name) for each in done)
+    for each in done:
+        where = f"  {each.path}" if each.path else ""
+        click.echo(f"{each.name:<{width}}  {each.seconds:4.0f} s  {each.state}{where}")
+    if not any(directory.iterdir()):
+        directory.rmdir()

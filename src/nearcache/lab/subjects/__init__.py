@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import ClassVar
 
 from nearcache.lab.messages import Setup, Visit, Visited
 
@@ -23,6 +24,9 @@ class Unavailable(Exception):
 
 class Subject(ABC):
     """One candidate in its own process. Any exception ends the candidate, with its words."""
+
+    takes_own_aliases: ClassVar[bool] = False  # caches of the user's own settings
+    takes_own_data: ClassVar[bool] = False  # values of the user's own, as payloads
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,15 @@ from nearcache.lab.subjects import Subject
 class AliasSubject(Subject):
     """Timed through ``django.core.cache``, beside its server, with a second process to check."""
 
+    takes_own_aliases = True
+    takes_own_data = True
+
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.cache: Any = None
         self.companion: Any = None
         self.payloads: dict[str, Any] = {}
+        self.taken_apart: set[str] = set()  # payloads
 
     def begin(self) -> Mapping[str, str]:
         configure_django(self.setup)
@@ -37,14 +42,31 @@ class AliasSubject(Subject):
         if visit.learning:
             meter = Meter(self.candidate, self.cache, Path(self.setup.directory))
         bench = Bench(self.cache, self.companion, self.setup.namespace, meter)
-        return Visitor(bench, payload, visit).run()
+        visited = Visitor(bench, payload, visit).run()
+        if not visit.learning and visit.payload not in self.taken_apart and not visited.refused:
+            self.taken_apart.add(visit.payload)
+            self._take_apart(visit, visited)
+        return visited
+
+    def _take_apart(self, visit: Visit, visited: Visited) -> None:
+        """Once per process and payload: where the time of a get and of a set goes."""
+        from nearcache.lab.attribution import Attributor
+        from nearcache.lab.wire import wire_of
+
+        payload, prefix = self.payload(visit.payload), f"{self.setup.namespace}:{visit.round_id}"
+        values = [payload.make(f"{prefix}:parts:{number}", 1) for number in range(4)]
+        with ExitStack() as stack:
+            wire = wire_of(self.candidate)
+            if wire:
+                stack.enter_context(wire)
+            Attributor(self.cache, wire, prefix, visit.phase_ns).explain(visited.phases, values)
 
     def payload(self, letter: str) -> Any:
         """The payload of this letter, made once."""
-        from nearcache.lab.workloads import PAYLOADS
+        from nearcache.lab.workloads import make_payload
 
         if letter not in self.payloads:
-            self.payloads[letter] = PAYLOADS[letter](self.setup.seed)
+            self.payloads[letter] = make_payload(letter, self.setup.seed, self.setup.data)
         return self.payloads[letter]
 
     def open_cache(self) -> Any:
@@ -56,6 +78,7 @@ class AliasSubject(Subject):
     def _prove(self) -> dict[str, str]:
         from nearcache.lab.canary import prove_work
         from nearcache.lab.companion import OtherProcess, SameProcess
+        from nearcache.lab.place import prove_place
         from nearcache.lab.proof import open_sockets, prove_treatment
 
         if self.candidate.reach == "process":
@@ -66,6 +89,7 @@ class AliasSubject(Subject):
         self.cache = self.open_cache()
         key = f"{self.setup.namespace}:canary"
         prove_work(self.cache, self.companion, self.payload("S"), key)
+        prove_place(self.candidate, self.cache, key)
         new = [peer for inode, peer in open_sockets().items() if inode not in before]
         return prove_treatment(self.candidate, self.cache, new, self.setup.server_version)
 

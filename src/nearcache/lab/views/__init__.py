@@ -98,21 +98,34 @@ class Views:
     parts: Sequence[Table | Chart | Grid] = field(default_factory=tuple)
 
 
+EVERYWHERE = ("nearcache.lab.costs",)  # what any experiment's report may show
+
+
 def views_of(analysis: Analysis) -> Views:
-    """What the experiment of this sample shows beside the common report.
+    """What the experiment of this sample shows beside the common report, and the costs.
 
     A view that fails takes nothing else with it: it may meet a sample that was interrupted,
     or one of another version. The report says that it is missing, and why.
     """
     from nearcache.lab.experiments import EXPERIMENTS
 
-    experiment = EXPERIMENTS.get(analysis.sample.about["experiment"])
-    if experiment is None or not experiment.views or not analysis.sample.has_numbers:
+    name = analysis.sample.about["experiment"]
+    if not analysis.sample.has_numbers:
         return Views()
+    experiment = EXPERIMENTS.get(name)
+    own = (experiment.views,) if experiment and experiment.views else ()
+    found = [_views_of(module, name, analysis) for module in (*own, *EVERYWHERE)]
+    return Views(
+        sentences=tuple(sentence for views in found for sentence in views.sentences),
+        parts=tuple(part for views in found for part in views.parts),
+    )
+
+
+def _views_of(module: str, name: str, analysis: Analysis) -> Views:
     try:
-        found = import_module(experiment.views).views(analysis)
+        found = import_module(module).views(analysis)
         assert isinstance(found, Views)
     except Exception as error:  # noqa: BLE001
         said = f"{type(error).__name__}: {error}"
-        return Views(sentences=(f"What only {experiment.name} shows cannot be drawn: {said}.",))
+        return Views(sentences=(f"What only {name} shows cannot be drawn: {said}.",))
     return found

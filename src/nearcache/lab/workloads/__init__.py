@@ -9,6 +9,7 @@ from nearcache.lab.workloads.document import Document, LargeDocument
 from nearcache.lab.workloads.floats import Floats
 from nearcache.lab.workloads.fragment import Fragment
 from nearcache.lab.workloads.oversize import Oversize
+from nearcache.lab.workloads.own import OwnValues
 from nearcache.lab.workloads.payload import Payload
 from nearcache.lab.workloads.rows import Rows
 from nearcache.lab.workloads.small_dict import SmallDict
@@ -27,4 +28,10 @@ PAYLOADS: dict[str, type[Payload]] = {
 DEFAULT_PAYLOADS = ("S", "F", "H", "Q")
 PAYLOAD_TITLES = {letter: payload.title for letter, payload in PAYLOADS.items()}
 
-__all__ = ["DEFAULT_PAYLOADS", "PAYLOADS", "PAYLOAD_TITLES", "Payload"]
+
+def make_payload(letter: str, seed: int, data: str = "") -> Payload:
+    """The payload of this letter; ``data`` is the file of the user's own values, if any."""
+    return PAYLOADS[letter](seed) if letter in PAYLOADS else OwnValues(letter, seed, data)
+
+
+__all__ = ["DEFAULT_PAYLOADS", "PAYLOADS", "PAYLOAD_TITLES", "Payload", "make_payload"]

@@ -1,0 +1,195 @@
+"""``lab run --data`` and ``--sample``: the user's own values, and a word on what they are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from nearcache.errors import LabError
+from nearcache.options import human_bytes, human_duration
+
+if TYPE_CHECKING:
+    from nearcache.lab.own_data import OwnData
+    from nearcache.lab.sampling import LiveSample, Taken
+
+MOST_ROWS = 20
+RANKS = (0.5, 0.9, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options that say where values come from."""
+
+    data: Path | None = None
+    sample: str | None = None
+    match: str = "*"
+    keys: int = 500
+    from_alias: str | None = None
+    save: Path | None = None
+    pickles: bool = False
+    settings: str | None = None
+
+    def check(self) -> None:
+        if self.data and (self.sample or self.from_alias):
+            raise LabError("give --data, or --sample and --from-alias, not both")
+        if self.from_alias and not self.settings:
+            raise LabError("--from-alias needs --settings MODULE, the settings that define it")
+        if self.save and not (self.sample or self.from_alias):
+            raise LabError("--save keeps what --sample takes; give --sample redis://...")
+        if self.pickles and not (self.data or self.sample or self.from_alias):
+            raise LabError("--pickle is about the values of --data or --sample; give one of them")
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.data or self.sample or self.from_alias)
+
+
+@contextmanager
+def own_values(asked: Asked) -> Iterator[tuple[OwnData | None, str]]:
+    """The values, and the file that workers read them from; nothing is left behind."""
+    asked.check()
+    if not asked.wanted:
+        yield None, ""
+        return
+    from nearcache.lab.directories import private_directory
+    from nearcache.lab.own_data import read_directory
+
+    scratch = private_directory()
+    try:
+        if asked.data:
+            if not asked.data.is_dir():
+                raise LabError(f"{asked.data} is no directory; --data wants one value in each file")
+            found = read_directory(asked.data, pickles=asked.pickles)
+        else:
+            found = _sampled(asked, scratch / "sample")
+        click.echo(found.describe(), err=True)
+        file = scratch / "values"
+        found.write(file)
+        yield found, str(file)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _sampled(asked: Asked, scratch: Path) -> OwnData:
+    from nearcache.lab.live_values import decoder_of, new_directory, write_values
+    from nearcache.lab.own_data import read_directory
+    from nearcache.lab.sampling import sample_redis
+
+    url, options, entry = _source(asked)
+    decode = decoder_of(entry, pickles=asked.pickles)
+    directory = new_directory(asked.save or scratch)
+    live = sample_redis(url, match=asked.match, keys=asked.keys, options=options)
+    kinds = write_values(live, decode, directory)
+    Console(stderr=True, highlight=False).print(table_of(live))
+    for line in remarks(live):
+        click.echo(line, err=True)
+    if not kinds:
+        raise LabError(f"no key that matches {asked.match!r} has a value that could be taken")
+    click.echo(_kinds(kinds), err=True)
+    if asked.save:
+        click.echo(f"kept in {directory}; measure with them again: --data {directory}", err=True)
+    # All pickles there are our own, of values that were decoded as the user allowed.
+    return read_directory(directory, pickles=True, source=live.source)
+
+
+def _source(asked: Asked) -> tuple[str, dict[str, Any], Mapping[str, Any] | None]:
+    """(URL, what else connecting takes, the entry of CACHES that says how to decode)."""
+    if not asked.from_alias:
+        assert asked.sample
+        return asked.sample, {}, None
+    from nearcache.cli.lab.common import own_aliases
+
+    assert asked.settings
+    (candidate,) = own_aliases(asked.settings, [asked.from_alias])
+    entry = candidate.settings
+    if asked.sample:
+        return asked.sample, {}, entry
+    location = entry.get("LOCATION") or ""
+    first = location if isinstance(location, str) else next(iter(location), "")
+    url = str(first).split(",")[0]
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise LabError(
+            f"{asked.from_alias} is not on a Redis with an address; give --sample redis://..."
+        )
+    given = {str(name).lower(): value for name, value in (entry.get("OPTIONS") or {}).items()}
+    return url, {name: given[name] for name in ("username", "password") if name in given}, entry
+
+
+def remarks(live: LiveSample) -> list[str]:
+    """What was done to the server, and what was left out."""
+    looked = f"looked at {live.scanned:,} of {live.keys_in_database:,} keys in {live.wall_s:.1f} s"
+    lines = [f"{looked}; used at most {live.server_share:.1%} of the server's time"]
+    if not live.untouched:
+        lines.append(
+            "this server has no CLIENT NO-TOUCH: the keys that were read look freshly used to it"
+        )
+    if live.skipped:
+        reasons = ", ".join(f"{count} {why}" for why, count in live.skipped.most_common())
+        lines.append(f"without a value: {reasons}")
+    if live.stopped:
+        lines.append(f"{live.stopped}; a narrower --match or fewer --keys would end sooner")
+    return lines
+
+
+def _kinds(kinds: Mapping[str, int]) -> str:
+    words = {
+        "json": "decoded, JSON holds them",
+        "pickle": "decoded to Python objects",
+        "bytes": "kept as the bytes that are stored",
+    }
+    said = ", ".join(f"{count} {words[kind]}" for kind, count in sorted(kinds.items()))
+    hint = "; --pickle decodes pickles, which runs their code" if kinds.get("bytes") else ""
+    return f"values: {said}{hint}"
+
+
+def table_of(live: LiveSample) -> Table:
+    """Sizes, lifetimes and compressibility, by type and first word of the key."""
+    table = Table(
+        title=f"Sample of {live.source}", title_justify="left", box=None, padding=(0, 1, 0, 0)
+    )
+    for name in ("keys named", "type"):
+        table.add_column(name, no_wrap=True)
+    heads = ("keys", "P50", "P90", "max", "memory", "TTL", "left", "zlib")
+    for name in heads:
+        table.add_column(name, justify="right", no_wrap=True)
+    groups: dict[tuple[str, str], list[Taken]] = {}
+    for each in live.taken:
+        kind = (each.prefix or "-", f"{each.type}/{each.encoding}")
+        groups.setdefault(kind, []).append(each)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    for words, members in ordered[:MOST_ROWS]:
+        table.add_row(*words, *_numbers(members))
+    if len(ordered) > MOST_ROWS:
+        rest = [each for _, members in ordered[MOST_ROWS:] for each in members]
+        table.add_row(f"{len(ordered) - MOST_ROWS} more", "", *_numbers(rest))
+    if len(ordered) > 1:
+        table.add_row("all", "", *_numbers(live.taken), style="bold")
+    return table
+
+
+def _numbers(members: Sequence[Taken]) -> list[str]:
+    sizes = sorted(each.size_bytes for each in members)
+    memory = [each.memory for each in members if each.memory is not None]
+    lives = sorted(each.ttl_ms for each in members if each.ttl_ms is not None)
+    squeezed = sorted(each.squeezed for each in members if each.squeezed is not None)
+    return [
+        f"{len(members):,}",
+        *(human_bytes(sizes[min(len(sizes) - 1, int(rank * len(sizes)))]) for rank in RANKS),
+        human_bytes(sum(memory) // len(memory)) if memory else "-",
+        f"{len(lives) / len(members):.0%}",
+        _roughly(lives[len(lives) // 2]) if lives else "-",
+        f"{squeezed[len(squeezed) // 2]:.0%}" if squeezed else "-",
+    ]
+
+
+def _roughly(milliseconds: int) -> str:
+    """The larger unit only: ``59 min`` of 59 min 50 s."""
+    return " ".join(human_duration(milliseconds).split()[:2])

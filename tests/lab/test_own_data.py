@@ -1,0 +1,223 @@
+"""The user's own values as payloads: what is taken, what is left out, and how they are checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from nearcache.errors import LabError
+from nearcache.lab.own_data import MOST_VALUE_BYTES, OwnData, read_directory
+from nearcache.lab.sample import read_sample
+from nearcache.lab.workloads import make_payload
+from nearcache.lab.workloads.own import OwnValues
+
+from .test_cli import lab
+
+
+def fill(directory: Path, count: int = 60) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        value = {"id": number, "text": "y" * (number * 50)}
+        (directory / f"{number}.json").write_text(json.dumps(value))
+    return directory
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return fill(tmp_path / "values")
+
+
+def payload_of(found: OwnData, letter: str, path: Path) -> OwnValues:
+    found.write(path)
+    made = make_payload(letter, 3, str(path))
+    assert isinstance(made, OwnValues)
+    return made
+
+
+def test_three_classes_of_equal_count_hold_all_values(directory: Path) -> None:
+    classes = read_directory(directory, pickles=False).classes
+    assert list(classes) == ["own-small", "own-medium", "own-large"]
+    assert [len(values) for values in classes.values()] == [20, 20, 20]
+    sizes = [len(value) for values in classes.values() for value in values]
+    assert sizes == sorted(sizes)
+
+
+def test_few_values_are_one_class(tmp_path: Path) -> None:
+    found = read_directory(fill(tmp_path / "few", 5), pickles=False)
+    assert {name: len(values) for name, values in found.classes.items()} == {"own": 5}
+
+
+def test_files_are_json_text_bytes_and_pickles_if_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[1, "é"]')
+    (tmp_path / "b.html").write_text("<p>é</p>")
+    (tmp_path / "c.bin").write_bytes(b"\xff\xfe")
+    (tmp_path / "d.bytes").write_bytes(b"text, yet bytes")
+    (tmp_path / "e.pickle").write_bytes(pickle.dumps({Decimal("1.10"), 2}))
+    found = read_directory(tmp_path, pickles=True)
+    values = [pickle.loads(each) for each in found.values]
+    for value in ([1, "é"], "<p>é</p>", b"\xff\xfe", b"text, yet bytes", {Decimal("1.10"), 2}):
+        assert value in values
+
+
+def test_a_pickle_is_not_touched_unless_asked_for(directory: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (directory / "evil.pickle").write_bytes(
+        b"cos\nsystem\n(S'touch " + str(ran).encode() + b"'\ntR."
+    )
+    found = read_directory(directory, pickles=False)
+    assert not ran.exists()
+    assert "--pickle reads them" in found.describe()
+    read_directory(directory, pickles=True)
+    assert ran.exists(), "the planted pickle proves nothing"
+
+
+def test_what_cannot_be_used_is_counted_with_its_reason(directory: Path) -> None:
+    (directory / "bad.json").write_text("{")
+    (directory / "none.json").write_text("null")
+    (directory / "nan.json").write_text("[1, 2")
+    (directory / "same.json").write_text((directory / "1.json").read_text())
+    (directory / "bad.pickle").write_bytes(b"\x80\x05nonsense")
+    with (directory / "huge.txt").open("wb") as file:
+        file.truncate(MOST_VALUE_BYTES + 1)
+    os.mkfifo(directory / "pipe.json")
+    (directory / ".hidden.json").write_text("1")
+    (directory / "_sample.json").write_text("1")
+    found = read_directory(directory, pickles=True)
+    assert len(found.values) == 60
+    said = found.describe()
+    for part in (
+        "2 damaged JSON", "(first: bad.json)", "1 None", "1 the same as another",
+        "1 damaged pickles", "1 larger than 8 MiB (first: huge.txt)",
+    ):  # fmt: skip
+        assert part in said
+    assert sum(found.skipped.values()) == 6
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "holds no files"),
+        ({"a.json": "1"}, "at least two different values"),
+        ({"a.json": "{", "b.json": "{"}, "2 damaged JSON"),
+        ({"a.json": "1", "b.json": "1"}, "1 the same as another"),
+    ],
+)
+def test_too_little_to_measure_with_is_one_clear_line(
+    files: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(LabError, match=said):
+        read_directory(tmp_path, pickles=False)
+
+
+def test_an_answer_is_right_stale_foreign_damaged_or_of_another_type(
+    directory: Path, tmp_path: Path
+) -> None:
+    payload = payload_of(read_directory(directory, pickles=False), "own-small", tmp_path / "v")
+    key, other = "x:0003", "x:0011"
+    assert payload.check(payload.make(key, 7), key, 7) is None
+    assert "stale" in str(payload.check(payload.make(key, 6), key, 7))
+    assert "foreign" in str(payload.check(payload.make(other, 7), key, 7))
+    assert "damaged" in str(payload.check({"id": -1}, key, 7))
+    assert "wrong type" in str(payload.check([1], key, 7))
+
+
+def test_equal_but_of_another_type_inside_is_caught(tmp_path: Path) -> None:
+    found = OwnData("made up", [pickle.dumps(each) for each in ([1, 2], [True, 4], [5, 6])])
+    payload = payload_of(found, "own", tmp_path / "v")
+    key = next(f"k:{i}" for i in range(9) if payload.make(f"k:{i}", 0) == [True, 4])
+    assert payload.check([True, 4], key, 0) is None
+    fresh = payload_of(found, "own", tmp_path / "w")
+    assert "wrong type inside" in str(fresh.check([1, 4], key, 0))
+
+
+def test_keys_of_one_visit_hold_different_values(directory: Path, tmp_path: Path) -> None:
+    payload = payload_of(read_directory(directory, pickles=False), "own-large", tmp_path / "v")
+    keys = [f"n:0:1:{number:04d}" for number in range(payload.key_count)]
+    values = [json.dumps(payload.make(key, 5)) for key in keys]
+    assert len(set(values)) == len(keys)
+
+
+def test_all_candidates_see_the_same_values_in_the_same_order(
+    directory: Path, tmp_path: Path
+) -> None:
+    found = read_directory(directory, pickles=False)
+    one = payload_of(found, "own-small", tmp_path / "v")
+    other = make_payload("own-small", 3, str(tmp_path / "v"))
+    assert [one.make("k:1", v) for v in range(30)] == [other.make("k:1", v) for v in range(30)]
+
+
+def test_few_large_values_are_stored_at_a_time(tmp_path: Path) -> None:
+    values = [pickle.dumps(bytes([n]) * 3_000_000) for n in range(10)]
+    payload = payload_of(OwnData("made up", values), "own", tmp_path / "v")
+    assert payload.key_count == 5
+
+
+# -- the command line ----------------------------------------------------------------------
+
+
+def test_a_run_measures_with_the_values_and_says_how_they_are_checked(
+    directory: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    (directory / "bad.json").write_text("{")
+    result = lab(
+        "run", "backends", "--quick", "--time-limit", "3", "--data", str(directory),
+        "--operations", "get,set,delete", "--candidates", "filebased", "--out", str(out),
+        "--price-gb-month", "3", "--seed", "5",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "60 distinct values" in result.stderr
+    assert "1 damaged JSON" in result.stderr
+    (path,) = out.glob("*.json")
+    sample = read_sample(path)
+    assert list(sample.about["payloads"]) == ["own-small", "own-medium", "own-large"]
+    assert "60 distinct values" in sample.about["own_data"]
+    assert any("carry no key" in text for text in sample.about["cannot_answer"])
+    assert set(sample.about["payload_bytes"]) == set(sample.about["payloads"])
+    assert sample.about["prices"]["gb_month"] == 3
+    assert "what you gave on" in result.stdout
+    for letter in sample.about["payloads"]:
+        assert sample.cells["filebased", "get", letter].hits > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--data {tmp}/none", "is no directory"),
+        ("--data {tmp} --sample redis://127.0.0.1:1", "not both"),
+        ("--save {tmp}/x", "give --sample"),
+        ("--pickle", "give one of them"),
+        ("--from-alias default", "--from-alias needs --settings"),
+        ("--price-gb-month -1", "a price or rate is a number from 0"),
+        ("--requests-per-second 5", "--price-vcpu-hour"),
+        ("--quick --plan full", "not both"),
+        ("--time-limit 0", "is not in the range"),
+        ("--all", "give names, or --all"),
+        ("--sample redis://:secretword@127.0.0.1:1/0", "Connection refused"),
+        ("--sample hello", "is no address of a Redis"),
+    ],
+)
+def test_a_bad_request_is_one_clear_line(words: str, said: str, tmp_path: Path) -> None:
+    result = lab("run", "backends", *words.format(tmp=tmp_path).split(), "--out", str(tmp_path))
+    assert result.returncode == 2
+    assert said in result.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in result.stderr
+    assert "secretword" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["--data {tmp}", "--settings tests.settings"])
+def test_an_experiment_that_cannot_take_what_is_given_says_which_can(
+    words: str, tmp_path: Path
+) -> None:
+    fill(tmp_path, 3)
+    result = lab("run", "keys", *words.format(tmp=tmp_path).split(), "--out", str(tmp_path))
+    assert result.returncode == 2
+    assert "or run backends" in result.stderr
