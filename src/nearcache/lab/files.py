@@ -6,12 +6,14 @@ belong together and are merged; a directory may hold several experiments.
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nearcache.errors import LabError
-from nearcache.lab.sample import Sample, merge, read_sample
+from nearcache.lab.sample import Cell, Sample, merge, read_sample
 
 ENDINGS = (".json", ".json.gz")
 DIGITS = 5  # a hundred times finer than any difference the lab calls one
@@ -45,22 +47,26 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def slim(sample: Sample) -> Sample:
-    """The same sample for less: what a repository keeps. No ratio and no percentile changes.
+def packed(sample: Sample) -> bytes:
+    """The small form, for a repository. No ratio and no percentile in it is another.
 
-    Histograms of several processes become one, as every report adds them up anyway, and
-    floats lose digits behind the fifth. The points of all rounds stay.
+    Histograms of several processes become one, as every report adds them up anyway; floats
+    lose digits behind the fifth. The points of all rounds stay. Equal samples give equal bytes.
     """
-    for cell in sample.cells.values():
-        if cell.histograms:
-            cell.histograms = {min(cell.histograms): cell.merged_histogram()}
-        for series in (*cell.measures.values(), *cell.parts.values()):
-            series.points = _short(series.points)
-        for course in cell.courses.values():
-            course.blocks = _short(course.blocks)
-        cell.points = _short(cell.points)
-        cell.chopped = _short(cell.chopped)
-    return sample
+    small = Sample(sample.about, sample.candidates, {k: _small(c) for k, c in sample.cells.items()})
+    return gzip.compress(small.to_text(indent=None).encode(), mtime=0)
+
+
+def _small(cell: Cell) -> Cell:
+    return replace(
+        cell,
+        histograms={min(cell.histograms): cell.merged_histogram()} if cell.histograms else {},
+        points=_short(cell.points),
+        chopped=_short(cell.chopped),
+        courses={n: replace(c, blocks=_short(c.blocks)) for n, c in cell.courses.items()},
+        measures={n: replace(s, points=_short(s.points)) for n, s in cell.measures.items()},
+        parts={n: replace(s, points=_short(s.points)) for n, s in cell.parts.items()},
+    )
 
 
 def _short(value: Any) -> Any:

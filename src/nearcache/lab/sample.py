@@ -384,6 +384,11 @@ class Sample:
 
     def write(self, path: Path) -> None:
         """Replace the file in one step, so that a kill leaves the previous one."""
+        scratch = path.with_suffix(".tmp")
+        scratch.write_text(self.to_text())
+        os.replace(scratch, path)
+
+    def to_text(self, indent: int | None = 1) -> str:
         plain = {
             "format": FORMAT,
             **self.about,
@@ -392,13 +397,7 @@ class Sample:
                 _with_summary(cell) for cell in self.cells.values() if cell.calls or cell.points
             ],
         }
-        scratch = path.with_suffix(".tmp")
-        if path.suffix == ".gz":  # no time in it: the same sample gives the same bytes
-            packed = json.dumps(plain, separators=(",", ":")).encode()
-            scratch.write_bytes(gzip.compress(packed, mtime=0))
-        else:
-            scratch.write_text(json.dumps(plain, indent=1))
-        os.replace(scratch, path)
+        return json.dumps(plain, indent=indent)
 
 
 def _with_summary(cell: Cell) -> dict[str, Any]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nearcache.cli.lab.common import require_lab_extra, show
+from nearcache.errors import LabError
+
+if TYPE_CHECKING:
+    from nearcache.lab.analysis import Analysis
+
+FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+STDOUT = Path("-")
 
 
 @click.command()
@@ -16,14 +24,66 @@ from nearcache.cli.lab.common import require_lab_extra, show
 )
 @click.option("--operation", help="Which operation to show in detail.")
 @click.option("--payload", help="Which payload to show in detail.")
+@click.option("--html", type=FILE, help="Write one page with charts here; - is stdout.")
+@click.option("--markdown", type=FILE, help="Write Markdown here; - is stdout.")
+@click.option("--csv", type=FILE, help="Write all numbers here, unrounded; - is stdout.")
 @click.option(
-    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the page here."
+    "--json", type=FILE, help="Write the runs as one sample here; in the small form if X.json.gz."
 )
 def report(
-    files: Sequence[Path], operation: str | None, payload: str | None, html: Path | None
+    files: Sequence[Path],
+    operation: str | None,
+    payload: str | None,
+    html: Path | None,
+    markdown: Path | None,
+    csv: Path | None,
+    json: Path | None,
 ) -> None:
-    """Show what an earlier run measured. Several runs of one machine are put together."""
-    require_lab_extra()
-    from nearcache.lab.sample import merge, read_sample
+    """Show what earlier runs measured: files, or directories of them.
 
-    show(merge([read_sample(path) for path in files]), html, operation, payload)
+    Runs of one experiment on one machine are put together. With an output to stdout nothing
+    else is printed there. Exits 2 if a file is no sample, damaged or of another version.
+    """
+    require_lab_extra()
+    from nearcache.lab.analysis import Analysis
+    from nearcache.lab.files import read_runs
+
+    runs = read_runs(files)
+    wanted = {"html": html, "markdown": markdown, "csv": csv, "json": json}
+    outputs = {kind: path for kind, path in wanted.items() if path is not None}
+    if outputs and len(runs) > 1:
+        found = ", ".join(runs)
+        raise LabError(f"these are several experiments ({found}); give the files of one")
+    if [*outputs.values()].count(STDOUT) > 1:
+        raise LabError("only one output can go to stdout")
+    for sample in runs.values():
+        if STDOUT not in outputs.values():
+            show(sample, None, operation, payload)
+        analysis = Analysis(sample)
+        for kind, path in outputs.items():
+            _write(_rendered(kind, path, analysis), path)
+
+
+def _rendered(kind: str, path: Path, analysis: Analysis) -> str | bytes:
+    from nearcache.lab.files import packed
+    from nearcache.lab.reports import html, markdown, table_csv
+
+    if kind == "json":
+        return packed(analysis.sample) if path.suffix == ".gz" else analysis.sample.to_text()
+    renderers: dict[str, Callable[[Analysis], str]] = {
+        "html": html.render,
+        "markdown": markdown.render,
+        "csv": table_csv.render,
+    }
+    return renderers[kind](analysis)
+
+
+def _write(content: str | bytes, path: Path) -> None:
+    if path == STDOUT:
+        click.echo(content, nl=False)
+        return
+    raw = content.encode() if isinstance(content, str) else content
+    try:
+        path.write_bytes(raw)
+    except OSError as error:
+        raise LabError(f"{path} cannot be written: {error.strerror}") from error

@@ -10,16 +10,16 @@ from rich.text import Text
 
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.claims import ClaimResult
+from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.tables import Sheet
-from nearcache.lab.reports.terminal_views import draw, draw_bars, draw_stacks
+from nearcache.lab.reports.terminal_views import columns_that_fit, draw, draw_bars, draw_stacks
 from nearcache.lab.units import short
 from nearcache.lab.verdict import TIMES, Recommendation, beside, describe_mix, recommend
 from nearcache.lab.views import Table, views_of
 
 WIDEST = 100
 MOST_SHEETS = 3  # experiments with more show the first in full, and say how to ask for others
-MOST_COLUMNS = 24  # of the overview; the page has everything
 MOST_GROUPS = 8
 ROOMY = 94
 NOT_IN_NARROW = {"mean", "max", "s.d.", "run"}  # and the counts nowhere: they are in the page
@@ -42,7 +42,7 @@ def report_parts(
 ) -> list[RenderableType]:
     everything = tables.sheets(analysis)
     shown = _asked_for(everything, operation, payload)
-    found = [tables.absent(analysis), _overview(analysis, everything)]
+    found = [tables.absent(analysis), _overview(analysis, everything, width)]
     parts: list[RenderableType] = [_heading(analysis), _badge(analysis)]
     parts += [draw(table, width, colours) for table in found if table]
     for sheet in shown:
@@ -98,8 +98,15 @@ def _badge(analysis: Analysis) -> RenderableType:
     return Group(*lines, "")
 
 
-def _overview(analysis: Analysis, everything: Sequence[Sheet]) -> Table | None:
-    return tables.overview(analysis, everything[:MOST_COLUMNS]) if len(everything) > 1 else None
+def _overview(analysis: Analysis, everything: Sequence[Sheet], width: int) -> Table | None:
+    """As many columns as fit: all operations on the first payload before any on the next."""
+    if len(everything) < 2:
+        return None
+    payloads = [NO_PAYLOAD, *analysis.sample.about["payloads"]]
+    wanted = sorted(everything, key=lambda sheet: payloads.index(sheet.payload))
+    fitting = columns_that_fit(tables.overview(analysis, wanted), width) - 1
+    chosen = wanted[:fitting]
+    return tables.overview(analysis, [sheet for sheet in everything if sheet in chosen])
 
 
 def _sheet(sheet: Sheet, width: int, colours: bool) -> list[RenderableType]:

@@ -34,6 +34,11 @@ def draw_table(table: Table, width: int, colours: bool = True) -> RenderableType
     return Group(*blocks, *notes, "")
 
 
+def columns_that_fit(table: Table, width: int) -> int:
+    """How many of the table's columns stand beside each other."""
+    return len(next(_blocks(table, width)))
+
+
 def _blocks(table: Table, width: int) -> Iterator[list[int]]:
     """Columns that fit beside each other; every block begins with the first."""
     taken, columns = _least_width(table, 0), [0]
