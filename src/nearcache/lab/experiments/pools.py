@@ -182,10 +182,10 @@ POOLS = Experiment(
     subject="nearcache.lab.subjects.pools.PoolSubject",
     plans={
         "full": Plan(
-            repetitions=2,
-            rounds=2,
+            repetitions=5,
+            rounds=1,
             phase_ms=1000,
-            time_limit_s=240,
+            time_limit_s=320,
             resamples=1000,
             candidates=DEFAULT,
         ),

@@ -132,8 +132,8 @@ def _growth(analysis: Analysis, payloads: Sequence[str]) -> Chart:
         lines.append(Line(name=entry.name, family=entry.family, points=points))
     return Chart(
         title="Answers per second as the crowd grows",
-        x_title="contenders, log",
-        y_title="answers/s, log",
+        x_title="contenders",
+        y_title="answers/s",
         x_log=True,
         y_log=True,
         lines=lines,

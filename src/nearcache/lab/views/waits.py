@@ -20,7 +20,7 @@ def curve(title: str, cells: Sequence[tuple[Entry, Cell]], note: str = "") -> Ch
     ]
     return Chart(
         title=title,
-        x_title="ms, log",
+        x_title="ms",
         y_title="% ended",
         x_log=True,
         lines=lines,
