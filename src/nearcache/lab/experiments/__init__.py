@@ -6,11 +6,14 @@ from nearcache.errors import LabError
 from nearcache.lab.candidates import unknown_name
 from nearcache.lab.experiments.backends import BACKENDS
 from nearcache.lab.experiments.codecs import CODECS
+from nearcache.lab.experiments.disks import DISKS
+from nearcache.lab.experiments.hashes import HASHES
+from nearcache.lab.experiments.http import HTTP
 from nearcache.lab.experiments.keys import KEYS
+from nearcache.lab.experiments.locks import LOCKS
 from nearcache.lab.experiments.objects import OBJECTS
 from nearcache.lab.experiments.pools import POOLS
 from nearcache.lab.experiments.stores import STORES
-from nearcache.lab.experiments.hashes import HASHES
 from nearcache.lab.model import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -18,11 +21,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     for experiment in (
         BACKENDS,
         CODECS,
+        DISKS,
         KEYS,
         OBJECTS,
+        LOCKS,
         POOLS,
         STORES,
         HASHES,
+        HTTP,
     )
 }
 
