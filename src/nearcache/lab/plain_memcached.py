@@ -36,6 +36,16 @@ class PlainMemcachedCache(BaseCache):
         raw_key = self.make_and_validate_key(key, version=version)
         self._client.set(raw_key, value, self._seconds(timeout))
 
+    def add(
+        self,
+        key: str,
+        value: Any,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        version: int | None = None,
+    ) -> bool:
+        raw_key = self.make_and_validate_key(key, version=version)
+        return bool(self._client.add(raw_key, value, self._seconds(timeout)))
+
     def delete(self, key: str, version: int | None = None) -> bool:
         return bool(self._client.delete(self.make_and_validate_key(key, version=version)))
 

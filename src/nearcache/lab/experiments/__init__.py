@@ -7,6 +7,7 @@ from nearcache.lab.candidates import unknown_name
 from nearcache.lab.experiments.backends import BACKENDS
 from nearcache.lab.experiments.codecs import CODECS
 from nearcache.lab.experiments.disks import DISKS
+from nearcache.lab.experiments.drill import DRILL
 from nearcache.lab.experiments.hashes import HASHES
 from nearcache.lab.experiments.http import HTTP
 from nearcache.lab.experiments.keys import KEYS
@@ -29,6 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         STORES,
         HASHES,
         HTTP,
+        DRILL,
     )
 }
 

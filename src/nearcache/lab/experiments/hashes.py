@@ -113,8 +113,8 @@ HASHES = Experiment(
     subject="nearcache.lab.subjects.hashes.HashesSubject",
     plans={
         "full": Plan(
-            repetitions=2,
-            rounds=2,
+            repetitions=1,
+            rounds=3,
             phase_ms=100,
             time_limit_s=150,
             resamples=1000,

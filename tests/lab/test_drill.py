@@ -1,0 +1,245 @@
+"""The ``drill``: liars are called liars, hangs do not hang the lab, servers come back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearcache.lab.analysis import Analysis
+from nearcache.lab.driver import measure
+from nearcache.lab.experiments.drill import DRILL, LOCMEM
+from nearcache.lab.laboratory import Wish, new_sample, prepare
+from nearcache.lab.messages import Phase
+from nearcache.lab.model import Candidate, Plan
+from nearcache.lab.sample import Sample
+from nearcache.lab.subjects.drill import Case, Seen, outcome
+from nearcache.lab.subjects.drill_patient import BLOCKS, Patient, Reply
+from nearcache.lab.views import Grid, Table
+from nearcache.lab.views.drill import SEVERITY, class_of, views, worst
+
+from .conftest import Silent, need
+
+TINY = Plan(repetitions=1, rounds=1, phase_ms=500, time_limit_s=40, resamples=50)
+VALUE = {"drill": 1}
+
+
+def planted(name: str) -> Candidate:
+    (locmem,) = [each for each in DRILL.candidates if each.name == "locmem"]
+    settings = {**LOCMEM, "BACKEND": f"tests.lab.faulty_drill.{name}", "LOCATION": name}
+    return replace(
+        locmem, name=name, settings=settings, options={**locmem.options, "small": settings}
+    )
+
+
+def run_tiny(names: list[str], faults: list[str], more: tuple[Candidate, ...] = ()) -> Sample:
+    experiment = replace(DRILL, candidates=[*DRILL.candidates, *more], plans={"tiny": TINY})
+    wanted = [*names, *(each.name for each in more)]
+    order = prepare(experiment, Wish(plan="tiny", candidates=wanted, payloads=faults, seed=7))
+    # Twins would double the time, and prove nothing here.
+    order = replace(order, candidates=[c for c in order.candidates if not c.twin_of])
+    sample = new_sample(order, "a test")
+    measure(order, sample, Silent(), lambda sample: None)
+    return sample
+
+
+def words_of(sample: Sample, name: str, operation: str, fault: str) -> str:
+    (words,) = sample.cells[name, operation, fault].outcomes
+    return words
+
+
+@pytest.fixture(scope="module")
+def sample() -> Sample:
+    need("redis-server", "memcached")
+    pytest.importorskip("django_redis")
+    pytest.importorskip("memcache")
+    faults = ["none", "stopped", "frozen", "full", "password", "2MB", "long-key", "unpicklable"]
+    names = ["redis", "django-redis-ignore", "python-memcached", "locmem"]
+    return run_tiny(names, faults, (planted("KeepsNothing"), planted("Sleeps")))
+
+
+def test_without_a_fault_everything_works(sample: Sample) -> None:
+    for name in ("redis", "django-redis-ignore", "python-memcached", "locmem"):
+        assert sample.candidates[name].state == "measured", sample.candidates[name].reason
+        found = {op: words_of(sample, name, op, "none") for op in ("get", "set", "delete", "incr")}
+        assert found == {"get": "answers", "set": "stored", "delete": "deleted", "incr": "counted"}
+
+
+def test_a_stopped_server_is_told_by_one_client_and_hidden_by_others(sample: Sample) -> None:
+    for operation in ("get", "set", "add", "delete", "incr"):
+        assert words_of(sample, "redis", operation, "stopped") == "raises ConnectionError"
+    assert words_of(sample, "django-redis-ignore", "set", "stopped") == "lies: not stored"
+    assert words_of(sample, "python-memcached", "get", "stopped") == "silent miss"
+    assert words_of(sample, "python-memcached", "set", "stopped") == "lies: not stored"
+    assert words_of(sample, "python-memcached", "incr", "stopped").endswith("no such key")
+
+
+def test_a_frozen_server_blocks_and_what_was_sent_is_done_later(sample: Sample) -> None:
+    assert words_of(sample, "redis", "get", "frozen") == "blocks > 0.5 s"
+    assert words_of(sample, "redis", "set", "frozen") == "blocks > 0.5 s, and does it"
+    assert not sample.cells["redis", "set", "frozen"].points, "there is no time to give"
+
+
+def test_a_full_store_refuses_or_evicts(sample: Sample) -> None:
+    assert words_of(sample, "redis", "get", "full") == "answers"
+    assert words_of(sample, "redis", "set", "full") == "raises OutOfMemoryError"
+    assert words_of(sample, "django-redis-ignore", "set", "full") == "lies: not stored"
+    assert words_of(sample, "python-memcached", "get", "full") == "evicted"
+    assert words_of(sample, "locmem", "get", "full") == "evicted"
+
+
+def test_a_password_that_was_changed_is_told_or_hidden(sample: Sample) -> None:
+    assert words_of(sample, "redis", "set", "password") == "raises AuthenticationError"
+    deleted = words_of(sample, "django-redis-ignore", "delete", "password")
+    assert deleted == "lies: False, still there"
+    assert ("locmem", "set", "password") not in sample.cells
+
+
+def test_values_and_keys_that_cannot_be_kept(sample: Sample) -> None:
+    assert words_of(sample, "python-memcached", "set", "2MB") == "lies: not stored"
+    assert words_of(sample, "redis", "set", "2MB") == "stored"
+    assert words_of(sample, "locmem", "set", "unpicklable") == "raises TypeError"
+    assert words_of(sample, "locmem", "set", "long-key") == "stored, warns"
+
+
+def test_who_met_the_fault_gets_through_when_the_server_is_back(sample: Sample) -> None:
+    assert words_of(sample, "redis", "recovery", "stopped").startswith("works")
+    assert words_of(sample, "redis", "recovery", "frozen").startswith("works")
+    assert words_of(sample, "python-memcached", "recovery", "stopped") == "not within 1.5 s"
+
+
+def test_a_backend_that_keeps_nothing_is_no_candidate_at_all(sample: Sample) -> None:
+    entry = sample.candidates["KeepsNothing"]
+    assert entry.state == "failed"
+    assert "without any fault" in entry.reason
+
+
+def test_a_backend_that_hangs_does_not_hang_the_lab(sample: Sample) -> None:
+    assert words_of(sample, "Sleeps", "delete", "long-key") == "blocks > 0.5 s"
+    assert words_of(sample, "Sleeps", "incr", "long-key") == "counted, warns", "it goes on"
+    assert sample.about["state"] == "complete"
+
+
+def test_the_views_of_the_run_name_the_liars(sample: Sample) -> None:
+    shown = views(Analysis(sample))
+    text = " ".join(shown.sentences)
+    assert "django-redis-ignore lies" in text
+    assert "redis lies" not in text.replace("django-redis-ignore lies", "")
+    grid = shown.parts[0]
+    assert isinstance(grid, Grid)
+    row = dict(zip(grid.columns, grid.words[list(grid.rows).index("redis")], strict=True))
+    assert (row["stopped"], row["frozen"], row["2MB"]) == ("raises", "blocks", "works")
+    tables = {part.title.partition(":")[0]: part for part in shown.parts if isinstance(part, Table)}
+    (redis,) = [row for row in tables["stopped"].rows if row[0] == "redis"]
+    assert redis[1:3] == ["get, set, add, delete, incr", "raises ConnectionError"]
+
+
+def test_no_process_is_left(sample: Sample) -> None:
+    # Children of this process would be workers; patients and servers are theirs.
+    assert "nearcache-lab" not in " ".join(_own_processes())
+
+
+def _own_processes() -> Iterator[str]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                if int(parent) == os.getpid():
+                    yield (entry / "cmdline").read_text()
+            except OSError:
+                pass
+
+
+class Hangs:
+    def get(self, key: str) -> None:
+        time.sleep(60)
+
+    def set(self, key: str, *more: Any) -> None:
+        raise ConnectionError("away\nand more")
+
+
+def test_a_patient_is_killed_when_it_does_not_answer() -> None:
+    patient = Patient(Hangs)
+    try:
+        assert patient.call("set", "a", 1, 2, limit_s=10).error == "ConnectionError"
+        assert patient.call("set", "a", 1, 2, limit_s=10).said == "away"
+        assert patient.call("get", "a", limit_s=0.05) is BLOCKS
+        assert patient.is_busy
+    finally:
+        started = time.monotonic()
+        patient.end()
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("operation", "reply", "found", "words"),
+    [
+        ("get", Reply(value=VALUE), VALUE, "answers"),
+        ("get", Reply(value={"drill": 2}), VALUE, "lies: a wrong value"),
+        ("get", Reply(), VALUE, "silent miss"),
+        ("get", Reply(is_logged=True), VALUE, "misses, logs"),
+        ("get", Reply(), None, "evicted"),
+        ("set", Reply(), VALUE, "stored"),
+        ("set", Reply(is_warned=True), VALUE, "stored, warns"),
+        ("set", Reply(), None, "lies: not stored"),
+        ("set", Reply(is_logged=True), None, "drops, logs"),
+        ("set", Reply(error="Timeout"), VALUE, "raises Timeout, and does it"),
+        ("set", Reply(error="Timeout"), None, "raises Timeout"),
+        ("add", Reply(value=True), None, "lies: True, not stored"),
+        ("add", Reply(value=False), None, "says False"),
+        ("delete", Reply(value=True), VALUE, "lies: True, still there"),
+        ("delete", Reply(value=True), None, "deleted"),
+        ("incr", Reply(error="ValueError"), 41, "raises ValueError: no such key"),
+        ("incr", Reply(error="ValueError"), None, "raises ValueError"),
+        ("incr", Reply(value=42), 41, "lies: 42, not counted"),
+        ("incr", BLOCKS, 42, "blocks > 3 s, and does it"),
+    ],
+)
+def test_a_reply_and_what_is_stored_make_the_words(
+    operation: str, reply: Reply, found: Any, words: str
+) -> None:
+    assert outcome(Seen(Case(operation, "k", VALUE), reply, found), 3) == words
+
+
+def test_what_a_restart_has_emptied_proves_nothing() -> None:
+    gone = Seen(Case("delete", "k", VALUE), Reply(value=False), None, has_lost=True)
+    assert outcome(gone, 3) == "says False"
+    raised = Seen(Case("delete", "k", VALUE), Reply(error="X"), None, has_lost=True)
+    assert outcome(raised, 3) == "raises X"
+
+
+def test_outcomes_are_ordered_with_lies_as_the_worst() -> None:
+    words = [
+        "lies: not stored", "blocks > 1 s, and does it", "silent miss",
+        "raises ValueError: no such key", "drops, logs", "raises X", "evicted", "stored, warns",
+    ]  # fmt: skip
+    assert [class_of(each) for each in words] == list(SEVERITY)
+    assert worst(reversed(words)) == "lies: not stored"
+    assert class_of("says False") == "silent"
+    assert class_of("says False, logs") == "told"
+    assert class_of("says False, gone") == "evicts"
+    assert class_of("lies: not stored (1 of 2)") == "lies"
+
+
+def made_up(outcomes: dict[str, str]) -> Sample:
+    experiment = replace(DRILL, plans={"tiny": TINY})
+    wish = Wish(plan="tiny", candidates=list(outcomes), payloads=["none", "stopped"], seed=1)
+    sample = new_sample(prepare(experiment, wish), "made up")
+    for name, entry in sample.candidates.items():
+        entry.state = "measured"
+        words = outcomes[entry.twin_of or name]
+        for fault, said in (("none", "stored"), ("stopped", words)):
+            phase = Phase("set", point=1e6, calls=1, outcomes={said: 1})
+            sample.cell(name, "set", fault).add_phase(0, 0, phase)
+    return sample
+
+
+def test_who_never_lied_is_praised_and_nobody_is_accused_without_cause() -> None:
+    text = " ".join(views(Analysis(made_up({"redis": "raises X", "locmem": "stored"}))).sentences)
+    assert "No backend lied under these faults: the server is gone." in text
+    assert "Always told the truth, in time: redis, locmem." in text
