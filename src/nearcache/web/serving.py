@@ -34,6 +34,7 @@ from nearcache.web import SETUP_VARIABLE
 
 START_TIMEOUT_S = 30.0
 POLL_S = 0.05
+SERVED = ("backends", "codecs")  # the experiments whose candidates are aliases
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -89,8 +90,8 @@ def served_candidates() -> dict[str, Candidate]:
     dictionary.
     """
     found: dict[str, Candidate] = {}
-    for experiment in EXPERIMENTS.values():
-        for candidate in experiment.candidates:
+    for name in SERVED:
+        for candidate in EXPERIMENTS[name].candidates:
             text = str(candidate.settings)
             unfit = candidate.hides or "DatabaseCache" in text or "compress_dictionary" in text
             if candidate.settings and not unfit:
