@@ -9,6 +9,7 @@ import pytest
 
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.claims import word_for
+from nearcache.lab.merging import merge
 from nearcache.lab.messages import Phase
 from nearcache.lab.model import NO_PAYLOAD, Operation
 from nearcache.lab.sample import Sample
@@ -173,8 +174,6 @@ def test_a_claim_of_no_difference_holds_if_there_is_none() -> None:
 
 
 def test_a_second_run_is_as_good_as_the_worse_of_both() -> None:
-    from nearcache.lab.sample import merge
-
     first, second = (sample_of(experiment("a", "b"), steady(THREE)) for _ in range(2))
     for sample, digest in ((first, "x"), (second, "y")):
         order = {"visits": 10, "digests": [digest], "places": {"a": (0.4, 10)}}

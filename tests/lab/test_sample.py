@@ -12,7 +12,8 @@ import pytest
 from nearcache.errors import LabError
 from nearcache.lab.experiments.backends import BACKENDS
 from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.sample import FORMAT, Sample, merge, read_sample, summarize
+from nearcache.lab.merging import merge
+from nearcache.lab.sample import FORMAT, Sample, read_sample, summarize
 
 
 def small_sample(seed: int = 1) -> Sample:

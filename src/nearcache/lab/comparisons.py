@@ -31,7 +31,7 @@ from nearcache.lab.stats import (
 
 FEW_PAIRS = 6  # fewer rounds than this give a bootstrap too little to draw from
 AUTO = "auto"  # the chop that was found, beside those that are always the same
-CHOP_MATTERS = LEAST_FLOOR / 3  # a ratio that moves by less turns no verdict worth the name
+CHOP_MATTERS = LEAST_FLOOR  # a ratio that moves by less turns no verdict worth the name
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,8 @@ from nearcache.lab.redact import redact
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import ServerMissing, Servers
 from nearcache.lab.stopping import Stopped, Stopping
-from nearcache.lab.timed import calibrate
+from nearcache.lab.timed import BATCH, calibrate
 
-BATCH_BELOW_NS = 10_000  # two timestamps cost about 1 % of this
-BATCH = 10
 # What may not differ between the processes of one candidate; paths and ports may.
 STEADY_PROOFS = frozenset({"backend", "client", "server", "parser", "hiredis"})
 
@@ -273,7 +271,7 @@ class Driver:
             # Twins and later repetitions keep the first decision, or they could not be compared.
             key = (candidate.twin_of or candidate.name, phase.operation, payload)
             if phase.samples and key not in self.batches:
-                fast = median(phase.samples) < BATCH_BELOW_NS
+                fast = median(phase.samples) < self.sample.about["overhead"]["batch_below_ns"]
                 self.batches[key] = BATCH if fast else 1
 
     def _record(self, name: str, payload: str, visited: Visited, record: tuple[int, int]) -> None:

@@ -76,7 +76,7 @@ def accounts(sample: Sample) -> Outcome | None:
     problems = []
     attempted = 0
     for key, cell in sample.cells.items():
-        if not cell.calls or not cell.count:
+        if not cell.calls or not cell.recorded:
             continue
         attempted += cell.calls
         text = _unaccounted(cell)
@@ -88,13 +88,10 @@ def accounts(sample: Sample) -> Outcome | None:
 
 
 def _unaccounted(cell: Cell) -> str:
-    recorded = (cell.count + cell.warm_up) * cell.batch
     answered = cell.calls - sum(cell.outcomes.values())
-    # The last batch of a finite phase may be short.
-    spare = (cell.batch - 1) * sum(len(rounds) for rounds in cell.points.values())
-    if answered <= recorded <= cell.calls + spare:
+    if answered <= cell.recorded <= cell.calls:
         return ""
-    return f"{cell.calls:,} calls attempted, {recorded:,} recorded"
+    return f"{cell.calls:,} calls attempted, {cell.recorded:,} recorded"
 
 
 def _ends_are_counted(cell: Cell) -> bool:
@@ -310,10 +307,12 @@ def overhead(sample: Sample) -> Outcome | None:
     cost = sample.about.get("overhead") or {}
     if not cost:
         return None
-    share = cost["call_ns"] / SHORT_OPERATION_NS
+    below_us = cost["batch_below_ns"] / 1000
+    in_batch = cost["batch_below_ns"] > SHORT_OPERATION_NS
+    share = cost["batched_ns" if in_batch else "call_ns"] / SHORT_OPERATION_NS
     text = (
-        f"the lab's own loop costs {cost['call_ns']:.0f} ns a call, {share:.1%} of an operation of "
-        f"10 µs; {cost['batched_ns']:.0f} ns where calls are timed in batches"
+        f"the lab's own loop costs {share:.1%} of an operation of 10 µs: {cost['call_ns']:.0f} ns "
+        f"a call, {cost['batched_ns']:.0f} ns in batches, in which calls below {below_us:.0f} µs go"
     )
     return Outcome(text, [Problem(text)] if share > OVERHEAD_MOST else [])
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nearcache.errors import LabError
-from nearcache.lab.sample import Cell, Sample, merge, read_sample
+from nearcache.lab.merging import merge
+from nearcache.lab.sample import Cell, Sample, read_sample
 
 ENDINGS = (".json", ".json.gz")
 DIGITS = 5  # a hundred times finer than any difference the lab calls one

@@ -14,8 +14,7 @@ The file is JSON, version ``FORMAT``; docs/lab-format.md describes it:
 
 History: 1, the first version. 2, operations have units; outcomes, measures, parts, facts.
 
-Samples of one experiment on one machine may be merged: repetitions are put side by
-side. Unlike machines refuse, because their difference would look like a result.
+Samples of one experiment on one machine may be merged: see merging.py.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median, pstdev
@@ -33,7 +32,6 @@ from typing import Any
 
 from nearcache.errors import LabError
 from nearcache.lab.distribution import Distribution
-from nearcache.lab.machine import IDENTITY
 from nearcache.lab.messages import Phase
 from nearcache.lab.stats import warm_up_count
 
@@ -127,6 +125,7 @@ class Cell:
     misses: int = 0
     errors: int = 0
     refused: int = 0
+    recorded: int = 0  # calls that samples stand for, the warm-up among them
     warm_up: int = 0  # samples left out at the start of rounds
     count: int = 0  # samples kept
     sum: int = 0
@@ -155,6 +154,7 @@ class Cell:
             self.measures.setdefault(name, Series(unit)).add(repetition, number, value)
         for part, value in phase.parts.items():
             self.parts.setdefault(part, Series("ns")).add(repetition, number, value)
+        self.recorded += _calls_recorded(phase)
         if refused:
             return  # how fast a store says no is not how fast it stores
         warm_up = warm_up_count(phase.samples)
@@ -209,7 +209,7 @@ class Cell:
         """The same cell of another run of the same experiment, as further repetitions."""
         self.min = min(self.min, other.min) if self.count else other.min
         self.max = max(self.max, other.max)
-        for name in (*COUNTS, "warm_up", "count", "sum", "sum_squares"):
+        for name in (*COUNTS, "recorded", "warm_up", "count", "sum", "sum_squares"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for outcome, times in other.outcomes.items():
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + times
@@ -272,6 +272,12 @@ def _decoded(text: str) -> Any:
         return HdrHistogram.decode(text)
     except (HdrCookieException, HdrLengthException, zlib.error) as error:
         raise ValueError("a histogram is damaged") from error
+
+
+def _calls_recorded(phase: Phase) -> int:
+    """How many calls the samples of a phase stand for. Its last batch may be a short one."""
+    full = len(phase.samples) * phase.batch
+    return phase.calls if full - phase.batch < phase.calls < full else full
 
 
 def _absorb_points(ours: Points, theirs: Points, repetition_offset: int) -> None:
@@ -393,9 +399,7 @@ class Sample:
             "format": FORMAT,
             **self.about,
             "candidates": {name: vars(entry) for name, entry in self.candidates.items()},
-            "cells": [
-                _with_summary(cell) for cell in self.cells.values() if cell.calls or cell.points
-            ],
+            "cells": [_with_summary(cell) for cell in self.cells.values() if cell.has_anything],
         }
         return json.dumps(plain, indent=indent)
 
@@ -439,70 +443,3 @@ def _text_of(path: Path) -> str:
     if path.suffix == ".gz":
         return gzip.decompress(path.read_bytes()).decode()
     return path.read_text()
-
-
-def merge(samples: Iterable[Sample]) -> Sample:
-    """One sample of several runs. Refuses what must not be put together."""
-    first, *others = samples
-    for other in others:
-        _refuse_unlike(first.about, other.about)
-        offset = 1 + max((r for cell in first.cells.values() for r in cell.points), default=0)
-        for key, cell in other.cells.items():
-            first.cell(*key).absorb(cell, offset)
-        for name, entry in other.candidates.items():
-            known = first.candidates.setdefault(name, entry)
-            if entry.state == "failed" and known.state != "failed":
-                # A wrong answer voids all numbers of a candidate, whenever it was given.
-                known.state, known.reason = entry.state, entry.reason
-            elif known.state not in ("measured", "failed") and entry.state == "measured":
-                first.candidates[name] = entry
-        for name, entry in first.candidates.items():
-            if entry.state == "failed":
-                first.drop(name)
-        first.about["command"] += f"\n{other.about['command']}"
-        first.about["seconds"] += other.about["seconds"]
-        _merge_conditions(first.about, other.about)
-    return first
-
-
-def _merge_conditions(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Of two runs the worse: a rule that one of them broke is broken."""
-    for name in ("steal_share", "load_before", "swapped_pages"):
-        if name in theirs:
-            ours[name] = max(ours.get(name, 0), theirs[name])
-    if theirs["state"] != "complete":
-        ours["state"] = theirs["state"]
-    if "changed" in theirs:
-        ours["changed"] = {**ours.get("changed", {}), **theirs["changed"]}
-    if "versions_after" in theirs:
-        ours["versions_after"] = theirs["versions_after"]
-    if "order" in ours and "order" in theirs:
-        _merge_orders(ours["order"], theirs["order"])
-
-
-def _merge_orders(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    ours["visits"] += theirs["visits"]
-    ours["digests"] = [*ours["digests"], *theirs["digests"]]
-    for name, (place, visits) in theirs["places"].items():
-        own_place, own_visits = ours["places"].get(name, (0.0, 0))
-        total = own_visits + visits
-        mean = (own_place * own_visits + place * visits) / total
-        ours["places"] = {**ours["places"], name: (mean, total)}
-
-
-def _refuse_unlike(a: dict[str, Any], b: dict[str, Any]) -> None:
-    if a["experiment"] != b["experiment"]:
-        raise LabError(f"these are different experiments: {a['experiment']}, {b['experiment']}")
-    for name in IDENTITY:
-        if a["machine"][name] != b["machine"][name]:
-            raise LabError(
-                f"these runs are from unlike machines ({name}: {a['machine'][name]} and "
-                f"{b['machine'][name]}); report them one by one"
-            )
-    if a["versions"] != b["versions"] or a["servers"] != b["servers"]:
-        raise LabError("these runs used other versions of libraries or servers; report them alone")
-
-
-def warm_up_share(sample: Sample) -> float:
-    shares = [c.warm_up / (c.warm_up + c.count) for c in sample.cells.values() if c.count]
-    return fmean(shares) if shares else 0.0

@@ -23,7 +23,9 @@ clock = time.perf_counter_ns
 
 Check = Callable[[tuple[Any, ...], Any], None]
 CALIBRATION_SAMPLES = 2000
-CALIBRATION_BATCH = 10
+BATCH = 10
+LEAST_BATCHED_NS = 10_000  # calls below this are timed in batches in any case
+OVERHEAD_MOST = 0.02  # of a call that is timed alone; shorter ones go in batches
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,10 @@ def _timed(
 
 
 def calibrate() -> dict[str, float]:
-    """ns that the loop adds to a call timed alone (``call_ns``) and in a batch."""
+    """ns that the loop adds to a call timed alone (``call_ns``) and in a batch.
+
+    ``batch_below_ns`` follows: calls so short that timing them alone would cost too much.
+    """
 
     def nothing(_key: str) -> None: ...
 
@@ -92,4 +97,9 @@ def calibrate() -> dict[str, float]:
         samples, _ = time_calls(nothing, calls, batch, Budget(0, 0))
         return float(median(samples))
 
-    return {"call_ns": cost_ns(1), "batched_ns": cost_ns(CALIBRATION_BATCH)}
+    alone = cost_ns(1)
+    return {
+        "call_ns": alone,
+        "batched_ns": cost_ns(BATCH),
+        "batch_below_ns": max(LEAST_BATCHED_NS, alone / OVERHEAD_MOST),
+    }
