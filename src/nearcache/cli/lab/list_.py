@@ -2,17 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from nearcache.lab.model import Experiment
+
+WIDTH = 96
 
 
 @click.command("list")
-def list_() -> None:
-    """Show the experiments and what they compare."""
-    from nearcache.lab.experiments import EXPERIMENTS
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def list_(names: tuple[str, ...]) -> None:
+    """Show the experiments, or what one of them compares.
 
-    for experiment in EXPERIMENTS.values():
-        click.echo(f"{experiment.name}: {experiment.question}")
-        click.echo(f"  operations  {', '.join(each.name for each in experiment.operations)}")
-        click.echo(f"  payloads    {', '.join(experiment.payloads)}")
-        for candidate in experiment.candidates:
-            click.echo(f"  {candidate.name:<26} {candidate.title}")
+    Without a NAME one line for each experiment; with it candidates, operations, payloads,
+    and what the experiment cannot answer.
+    """
+    from nearcache.lab.experiments import EXPERIMENTS, experiment_named
+
+    if not names:
+        width = max(map(len, EXPERIMENTS))
+        for experiment in EXPERIMENTS.values():
+            for line in _hanging(f"{experiment.name:<{width}}  ", experiment.question):
+                click.echo(line)
+        click.echo("\nnearcache lab list NAME    candidates, operations and payloads of one")
+        click.echo("nearcache lab run NAME     measure it; --quick takes less than a minute")
+    for name in names:
+        for line in _details(experiment_named(name)):
+            click.echo(line)
+
+
+def _details(experiment: Experiment) -> Iterator[str]:
+    yield f"{experiment.name}: {experiment.question}"
+    plans = (
+        f"{name} {plan.repetitions} sets of processes, at most {plan.rounds} rounds each, "
+        f"{plan.time_limit_s:.0f} s"
+        for name, plan in experiment.plans.items()
+    )
+    yield from _hanging("  plans       ", "; ".join(plans))
+    yield from _hanging("  baseline    ", experiment.baseline)
+    yield "  operations"
+    for operation in experiment.operations:
+        unit = operation.unit + (", as a rate" if operation.as_rate else "")
+        yield from _hanging(f"    {operation.name:<24} ", f"{operation.title or '-'} ({unit})")
+    yield "  payloads"
+    for name, title in experiment.payloads.items():
+        usual = not experiment.default_payloads or name in experiment.default_payloads
+        yield from _hanging(f"    {name:<24} ", title + ("" if usual else " (when asked for)"))
+    yield "  candidates"
+    for candidate in experiment.candidates:
+        yield from _hanging(f"    {candidate.name:<24} ", candidate.title)
+    if experiment.claims:
+        yield "  claims of the seeds"
+    for claim in experiment.claims:
+        yield from _hanging(f"    {claim.seed:<24} ", claim.text)
+    if experiment.cannot_answer:
+        yield "  cannot answer"
+    for line in experiment.cannot_answer:
+        yield from _hanging("    ", line)
+    yield ""
+
+
+def _hanging(head: str, text: str) -> list[str]:
+    """``head`` and ``text``, its further lines below its first."""
+    lines = wrap(text, max(30, WIDTH - len(head)), break_long_words=False) or [""]
+    return [head + lines[0], *(" " * len(head) + line for line in lines[1:])]

@@ -61,7 +61,7 @@ def report(
             show(sample, None, operation, payload)
         analysis = Analysis(sample)
         for kind, path in outputs.items():
-            _write(_rendered(kind, path, analysis), path)
+            write_output(_rendered(kind, path, analysis), path)
 
 
 def _rendered(kind: str, path: Path, analysis: Analysis) -> str | bytes:
@@ -78,7 +78,7 @@ def _rendered(kind: str, path: Path, analysis: Analysis) -> str | bytes:
     return renderers[kind](analysis)
 
 
-def _write(content: str | bytes, path: Path) -> None:
+def write_output(content: str | bytes, path: Path) -> None:
     if path == STDOUT:
         click.echo(content, nl=False)
         return

@@ -119,6 +119,13 @@ def render(analysis: Analysis) -> str:
     )  # fmt: skip
 
 
+def render_tables(title: str, sentences: Sequence[str], parts: Sequence[Table]) -> str:
+    """A page of sentences and tables alone; it has no script at all."""
+    template = _environment().get_template("tables.html.j2")
+    styles = _resource("page/style.css")
+    return template.render(title=title, sentences=sentences, parts=parts, styles=styles)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(

@@ -13,7 +13,7 @@ from nearcache.lab.reports.textplots import FILLS, LETTERS, bar, plot, stacked
 from nearcache.lab.units import NOTHING, quantity, rate
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
 
-MOST_NAME, LEAST_TEXT, MOST_TEXT = 34, 12, 60
+MOST_NAME, MOST_UNWRAPPED, MOST_TEXT = 34, 24, 60
 WORD_STYLES = ("cyan", "magenta", "green", "yellow", "blue", "red", "white")
 
 
@@ -58,7 +58,7 @@ def _least_width(table: Table, column: int) -> int:
     if column == 0:
         return min(MOST_NAME, max(longest, _head_width(table, 0)))
     if column in table.text_columns:
-        return min(max(longest, LEAST_TEXT), LEAST_TEXT * 2)
+        return min(max(longest, _head_width(table, column)), MOST_UNWRAPPED)
     return max(longest, _head_width(table, column))
 
 
@@ -73,15 +73,17 @@ def _block(
     drawn = RichTable(
         box=None, padding=(0, 1, 0, 0), show_header=any(table.head[column] for column in columns)
     )
+    is_prose = len(table.text_columns) == len(table.head)
     for column in columns:
         is_text, least = column in table.text_columns, _least_width(table, column)
+        is_name = column == 0 and not is_prose
         drawn.add_column(
             # Wrapped here: in a column whose numbers must not break rich breaks no head either.
             Text(_wrapped(table.head[column], least)),
             justify="left" if is_text else "right",
-            no_wrap=not is_text or column == 0,
-            overflow="ellipsis" if column == 0 else "fold",
-            vertical="bottom" if column == 0 else "top",
+            no_wrap=not is_text or is_name,
+            overflow="ellipsis" if is_name else "fold",
+            vertical="bottom" if is_name else "top",
             min_width=least,
             max_width=MOST_NAME if column == 0 else MOST_TEXT if is_text else None,
         )
