@@ -54,9 +54,7 @@ def test_a_clean_sample_breaks_nothing_and_its_badge_says_what_was_seen() -> Non
     assert failed <= {"it settles", "what is left out as warm-up decides nothing"}
     passed = {check.name: check.text for check in checks if check.status == "passed"}
     assert passed["every answer is verified"] == "4,800 answers verified, none wrong"
-    assert (
-        "costs 0.9% of an operation of 10 µs: 90 ns a call" in passed["the lab itself costs little"]
-    )
+    assert "0.9% of an operation of 10 µs: 90 ns a" in passed["the lab itself costs little"]
     absent = [check for check in checks if check.status == "not applicable"]
     assert "the generator keeps up" in {check.name for check in absent}
     assert all(not check.text for check in absent)
