@@ -12,7 +12,7 @@ from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import NOTHING, quantity
 from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Line, Table, Views
-from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of
+from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of, verdict_of
 from nearcache.lab.workloads.blobs import BLOBS
 
 FSYNC = "an fsync of 8 kB beside it"
@@ -208,7 +208,9 @@ def _orm_share(analysis: Analysis, payload: str) -> list[str]:
     orm, values, driver = costs.values()
     if orm is None or driver is None:
         return []
-    share = max(0.0, 1 - driver / orm)
+    if verdict_of(analysis, "pg-orm", "pg-prepared", "read", payload) != "slower":
+        return []
+    share = 1 - driver / orm
     text = f"Of a read by the ORM ({_title(analysis, payload)}, {quantity(orm, 'ns')}), "
     text += f"{share:.0%} is the ORM: a prepared statement takes {quantity(driver, 'ns')}"
     found = compared(analysis, "pg-orm", "pg-values", "read", payload)

@@ -149,6 +149,10 @@ class Round:
 
     def run(self) -> list[Phase]:
         phases = [self._timed("set", self._set), self._timed("get", self._get)]
+        # Every key was got at least once, and a get that is not what was set ends the run.
+        phases[0].measures |= {
+            name: (float(KEY_COUNT), "") for name in ("keys_sent", "keys_stored")
+        }
         phases.append(self._timed("delete", self._delete, endless=False))
         some = next(iter(self.versions))
         if self.box.elsewhere(some) is not None or self.box.get(some) is not None:

@@ -112,7 +112,7 @@ def durability_of(socket: str, expected: str, write: Callable[[], None]) -> Dura
         found = said["appendfsync"] if said["appendonly"] == "yes" else ""
         settings = ", ".join(f"{name}={value or repr(value)}" for name, value in said.items())
         if found != expected:
-            raise WrongDurability(f"the server says {settings}, not {expected or 'no file'!r}")
+            raise WrongDurability(f"the server says {settings}, not {expected or 'no'!r}")
         if said["save"]:
             raise WrongDurability(f"the server writes snapshots (save={said['save']})")
         directory = Path(_config(other, "dir"), _config_or(other, "appenddirname", "."))
