@@ -40,9 +40,10 @@ from nearcache.lab.traffic import Counters, Traffic
 from nearcache.lab.workloads.growing import grow
 
 DICTIONARY = "values.dict"
-KEYS = 10  # a codec does not care how many there are, and large values take long
+PROTOCOL = pickle.HIGHEST_PROTOCOL
+# A codec does not care how many keys there are, and large values take long.
+MOST_KEYS, LEAST_KEYS, KEYS_BYTES = 10, 2, 400_000
 ALONE_NS = 1_000_000  # for timing encode or decode alone
-ALONE_LEAST = 3
 TRYING_S = 5.0  # for the values of one payload, where they are many
 PROOF_PAYLOAD = "D"  # compresses, and all serializers take it
 
@@ -253,7 +254,9 @@ class CodecVisitor(Visitor):
     def __init__(self, subject: CodecSubject, bench: Bench, payload: Any, visit: Visit) -> None:
         super().__init__(bench, payload, visit)
         self.subject = subject
-        self.keys = self.keys[:KEYS]
+        self.pickled_bytes = len(pickle.dumps(payload.make(self.keys[0], 1), PROTOCOL))
+        fitting = KEYS_BYTES // self.pickled_bytes
+        self.keys = self.keys[: max(LEAST_KEYS, min(MOST_KEYS, fitting))]
         self.versions = dict.fromkeys(self.keys, 0)
         self.encode, self.decode = coders(self.cache)
 
@@ -278,9 +281,7 @@ class CodecVisitor(Visitor):
         phase.batch = 1
         phase.samples = array("Q", (plain.strlen(self._raw_key(key)) for key in self.keys))
         phase.calls = len(self.keys)
-        value = self.payload.make(self.keys[0], 1)
-        pickled = len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-        phase.measures["pickled"] = (pickled, "bytes")
+        phase.measures["pickled"] = (self.pickled_bytes, "bytes")
 
     def _counted(self, measure: Callable[[], None], operation: str) -> None:
         counters = Counters(self.subject.plain) if self.subject.owns_server else None
@@ -324,7 +325,7 @@ def alone_ns(work: Callable[[Any], Any], on: Any) -> float:
     clock = time.perf_counter_ns
     times: list[int] = []
     spent_ns = 0
-    while len(times) < ALONE_LEAST or spent_ns < ALONE_NS:
+    while spent_ns < ALONE_NS:
         start = clock()
         work(on)
         times.append(clock() - start)
