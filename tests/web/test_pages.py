@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from django.test import Client, RequestFactory
 
 from nearcache.errors import OptionError
+from nearcache.options import option_fields
 from nearcache.web import views
 from nearcache.web.checks import check_settings
-from nearcache.web.options import aliases_of, samples_directory, web_options
+from nearcache.web.options import WebOptions, aliases_of, samples_directory, web_options
 from nearcache.web.summary import duration, size
 
 from .conftest import locmem
@@ -339,3 +341,10 @@ def test_numbers_are_written_with_three_digits_and_a_unit() -> None:
     assert [size(n) for n in (None, 17, 60_000, 9_021, 3_500_000)] == [
         "not yet", "17", "60K", "9.02K", "3.5M",
     ]  # fmt: skip
+
+
+def test_every_option_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "web.md").read_text()
+    for each in option_fields(WebOptions):
+        facts = each.metadata
+        assert f"| `{facts['name']}` | {facts['default']} | {facts['doc']} |" in page
