@@ -1,6 +1,11 @@
-"""Writes the pages that come from code, docs/options.md and docs/cli.md; a test compares them.
+"""Writes the pages of docs/ that come from code and from kept results; a test compares them.
 
-Needs the extras of every command that it describes.
+    options.md      the options of the backends
+    cli.md          the commands, from their own help
+    experiments.md  the lab's experiments (experiments_page.py)
+    results.md      what they found, from bench/results (results_page.py)
+
+Needs the extras of every command that it describes. Run as ``python -m scripts.generate_docs``.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ import click
 from nearcache.backends import RecordingOptions, RedisOptions, SharedMemoryOptions
 from nearcache.cli import main
 from nearcache.options import Options, option_fields
+from scripts.experiments_page import experiments_page
+from scripts.results_page import results_page
 
 OPTIONS: list[type[Options]] = [SharedMemoryOptions, RedisOptions, RecordingOptions]
 WIDTH = 90
@@ -21,7 +28,12 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 def pages() -> dict[str, str]:
     """The text of each page by its name."""
-    return {"options.md": options_page(), "cli.md": cli_page()}
+    return {
+        "options.md": options_page(),
+        "cli.md": cli_page(),
+        "experiments.md": experiments_page(),
+        "results.md": results_page(),
+    }
 
 
 def options_page() -> str:

@@ -118,9 +118,10 @@ def rates() -> Sample:
     """Success and time-outs of crowds, in operations a second."""
     pools = [candidate(f"pool-{size}", "pools", servers=("redis",)) for size in (1, 10, 100)]
     operation = Operation(name="ping", title="PING by 5,000 greenlets", as_rate=True)
+    payloads = {"5k": "5,000 greenlets"}
     sample = measured(
-        experiment("made-up-rates", pools, operations=(operation,), payloads={"5k": "5,000 greenlets"})
-    )  # fmt: skip
+        experiment("made-up-rates", pools, operations=(operation,), payloads=payloads)
+    )
     for number, pool in enumerate(pools):
         fill(
             sample, {pool.name: 50_000 / (number + 1)}, "ping", "5k",
@@ -134,9 +135,10 @@ def sizes() -> Sample:
     """Bytes per item, which have no distribution, and the time of a read."""
     buckets = [candidate(f"hash-{size}", "buckets") for size in (10, 100, 1000, 5000)]
     operations = (Operation(name="bytes per key", unit="bytes"), Operation(name="read"))
+    payloads = {"M": "a million keys"}
     sample = measured(
-        experiment("made-up-sizes", buckets, operations=operations, payloads={"M": "a million keys"})
-    )  # fmt: skip
+        experiment("made-up-sizes", buckets, operations=operations, payloads=payloads)
+    )
     for number, bucket in enumerate(buckets):
         fill(sample, {bucket.name: 9000 + 900 * number}, "read", "M")
         for name in (bucket.name, f"{bucket.name} (twin)"):

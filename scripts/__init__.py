@@ -1,0 +1,1 @@
+"""What people and CI call beside make: generated pages, servers, environments."""
