@@ -14,7 +14,9 @@ from nearcache.lab.experiments.keys import KEYS
 from nearcache.lab.experiments.locks import LOCKS
 from nearcache.lab.experiments.objects import OBJECTS
 from nearcache.lab.experiments.pools import POOLS
+from nearcache.lab.experiments.replay import REPLAY
 from nearcache.lab.experiments.stores import STORES
+from nearcache.lab.experiments.warmup import WARMUP
 from nearcache.lab.model import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -31,6 +33,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         HASHES,
         HTTP,
         DRILL,
+        WARMUP,
+        REPLAY,
     )
 }
 
