@@ -31,9 +31,9 @@ from nearcache.lab.companion import TIMEOUT_S
 from nearcache.lab.messages import Phase
 from nearcache.lab.wire import Wire
 
-LONGEST_STEP_NS = 5_000_000  # of each of about eight steps, once per process and payload
-LEAST_CALLS, MOST_CALLS = 10, 300
-KEYS = 20
+LONGEST_STEP_NS = 5_000_000  # a quarter of a phase, but no more; of each of about ten steps
+LEAST_CALLS, MOST_CALLS = 5, 300
+KEYS = 5
 
 Coder = Callable[[Any], Any]
 NUMBERS: tuple[str, ...] = ("client_cpu", "server_cpu")
@@ -54,7 +54,7 @@ class Attributor:
         self.cache = cache
         self.wire = wire
         self.keys = [f"{prefix}:parts:{number:02d}" for number in range(KEYS)]
-        self.step_ns = min(step_ns, LONGEST_STEP_NS)
+        self.step_ns = min(step_ns // 4, LONGEST_STEP_NS)
 
     def explain(self, phases: Sequence[Phase], values: Sequence[Any]) -> None:
         """Add parts and CPU times to the phases named get and set. ``values`` are stored."""
@@ -162,7 +162,7 @@ class Attributor:
         clock = time.perf_counter_ns
         passes: list[float] = []
         end = clock() + self.step_ns // 2
-        while len(passes) < 3 or (clock() < end and len(passes) < MOST_CALLS):
+        while not passes or (clock() < end and len(passes) < MOST_CALLS):
             start = clock()
             for item in items:
                 function(item)
@@ -240,8 +240,8 @@ def _django_redis(cache: Any) -> Codec:
 
 
 def _pymemcache(cache: Any) -> Codec | None:
-    serde = getattr(cache, "_options", None) and cache._options.get("serde")
-    if serde is None:
+    serde: Any = (getattr(cache, "_options", None) or {}).get("serde")
+    if not hasattr(serde, "serialize"):
         return None  # pylibmc pickles in C
     return Codec(lambda value: serde.serialize("", value), lambda raw: serde.deserialize("", *raw))
 
