@@ -56,6 +56,12 @@ def options(name: str, **given: Any) -> dict[str, Any]:
     return settings
 
 
+def own(name: str, backend: str, **changes: Any) -> Candidate:
+    """As an alias of a user's: nothing is known of what it should be."""
+    settings = {"BACKEND": backend, "LOCATION": named(BASE).settings["LOCATION"], **changes}
+    return replace(named(BASE), name=name, settings=settings, options={}, parser=None)
+
+
 @pytest.fixture(scope="module")
 def sample() -> Sample:
     """A few that are what they say, and four that are not."""
@@ -71,6 +77,12 @@ def sample() -> Sample:
         named("nearcache-auto-zlib", name="is-lzma", settings=options("nearcache-auto-lzma")),
         named("django-redis-pickle-zlib", name="is-plain", settings=options(BASE)),
         named("nearcache-json", name="no-ujson", options={"library": "ujson"}),
+        own("own", "django.core.cache.backends.redis.RedisCache"),
+        replace(
+            own("own-local", "django.core.cache.backends.locmem.LocMemCache", LOCATION="x"),
+            reach="process",
+            socket=None,
+        ),
         named("nearcache-json", name="absent", needs=(Requirement(module="no_such", install="x"),)),
     ]
     return run([*(named(name) for name in good), *planted], ("S", "T", "D"))
@@ -89,6 +101,17 @@ def test_who_runs_anothers_configuration_is_out(sample: Sample, name: str, reaso
     assert sample.candidates[name].state == "failed"
     assert sample.candidates[name].reason == reason
     assert not [key for key in sample.cells if key[0] == name]
+
+
+def test_an_alias_of_which_nothing_is_known_shows_what_it_is(sample: Sample) -> None:
+    assert sample.candidates["own"].state == "measured"
+    assert sample.candidates["own"].proof["stored as"] == "pickle"
+    assert sample.cells["own", "get", "D"].parts["decode"].median > 0
+
+
+def test_what_is_no_redis_is_told_so(sample: Sample) -> None:
+    assert sample.candidates["own-local"].state == "failed"
+    assert "this alias has no LOCATION that is one" in sample.candidates["own-local"].reason
 
 
 def test_what_is_not_installed_is_named(sample: Sample) -> None:

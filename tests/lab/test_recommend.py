@@ -298,6 +298,12 @@ def test_it_prints_the_block_the_reasons_and_what_would_change_them(kept: Path) 
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 
+def test_a_report_marks_on_its_maps_where_the_reader_is(kept: Path) -> None:
+    result = lab("report", str(kept / "codecs-2.json"), "--rtt", "1ms", "--bandwidth", "100Mbit")
+    assert result.returncode == 0, result.stderr
+    assert "You are at 1.00 ms and 100 Mbit/s" in " ".join(result.stdout.split())
+
+
 def test_nothing_to_recommend_exits_1(kept: Path) -> None:
     assert lab("recommend", "--need-json").returncode == 1
 

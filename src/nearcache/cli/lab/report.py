@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nearcache.cli.lab import links
 from nearcache.cli.lab.common import require_lab_extra, show
 from nearcache.errors import LabError
 
@@ -30,6 +31,12 @@ STDOUT = Path("-")
 @click.option(
     "--json", type=FILE, help="Write the runs as one sample here; in the small form if X.json.gz."
 )
+@click.option(
+    "--rtt", "rtt_ns", callback=links.duration_ns, help="Where you are on maps: like 0.5ms."
+)
+@click.option(
+    "--bandwidth", "bytes_per_s", callback=links.bytes_per_s, help="The same, like 1Gbit."
+)
 def report(
     files: Sequence[Path],
     operation: str | None,
@@ -38,6 +45,8 @@ def report(
     markdown: Path | None,
     csv: Path | None,
     json: Path | None,
+    rtt_ns: float | None,
+    bytes_per_s: float | None,
 ) -> None:
     """Show what earlier runs measured: files, or directories of them.
 
@@ -57,6 +66,8 @@ def report(
     if [*outputs.values()].count(STDOUT) > 1:
         raise LabError("only one output can go to stdout")
     for sample in runs.values():
+        if rtt_ns or bytes_per_s:
+            sample.about["link"] = {"rtt_ns": rtt_ns, "bytes_per_s": bytes_per_s}
         if STDOUT not in outputs.values():
             show(sample, None, operation, payload)
         analysis = Analysis(sample)

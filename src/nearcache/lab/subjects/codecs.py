@@ -97,13 +97,16 @@ class CodecSubject(AliasSubject):
     def _plain_client(self) -> Any:
         import redis
 
-        location = self.candidate.settings["LOCATION"]
+        location = self.candidate.settings.get("LOCATION", "")
         first = location if isinstance(location, str) else location[0]
-        if not first.startswith(("redis://", "rediss://", "unix://")):
+        if not str(first).startswith(("redis://", "rediss://", "unix://")):
             raise TreatmentNotApplied(
-                f"codecs are compared on Redis, and LOCATION {first!r} is none; leave it out"
+                "codecs are compared on Redis, and this alias has no LOCATION that is one; "
+                "leave it out (--alias)"
             )
-        return redis.Redis.from_url(first)
+        given = {name.lower(): v for name, v in self.candidate.settings.get("OPTIONS", {}).items()}
+        login = {name: given[name] for name in ("username", "password", "db") if name in given}
+        return redis.Redis.from_url(first, **login)
 
     def _prove_codec(self) -> dict[str, str]:
         """Write a value through the alias, and look at its bytes from outside."""
@@ -135,7 +138,8 @@ class CodecSubject(AliasSubject):
             said = ", ".join(f"{k} {v}" for k, v in settings.items() if v is not None)
             compressor = type(used).__name__ + (f" ({said})" if said else "")
             return {"serializer": type(client._serializer).__name__, "compressor": compressor}
-        if packing := getattr(getattr(self.cache.codec, "inner", None), "packing", None):
+        codec = getattr(getattr(self.cache, "codec", None), "inner", None)
+        if packing := getattr(codec, "packing", None):
             level = self.cache.options.compress_level
             said = "default level" if level is None else f"level {level}"
             return {"compressor": f"{said}, from {packing.min_bytes} bytes"}
