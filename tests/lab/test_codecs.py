@@ -82,6 +82,7 @@ def sample() -> Sample:
             own("own-local", "django.core.cache.backends.locmem.LocMemCache", LOCATION="x"),
             reach="process",
             socket=None,
+            servers=(),
         ),
         named("nearcache-json", name="absent", needs=(Requirement(module="no_such", install="x"),)),
     ]
