@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -348,3 +350,13 @@ def test_every_option_is_in_the_documentation() -> None:
     for each in option_fields(WebOptions):
         facts = each.metadata
         assert f"| `{facts['name']}` | {facts['default']} | {facts['doc']} |" in page
+
+
+def test_a_project_needs_nothing_of_the_lab_extra() -> None:
+    script = (
+        "import sys, django; from django.conf import settings; settings.configure();"
+        "import nearcache.web.urls, nearcache.web.checks;"
+        "print([m for m in ('hdrh', 'jinja2', 'redis', 'rich', 'click') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr

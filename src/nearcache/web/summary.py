@@ -19,7 +19,6 @@ FORMAT = 1  # of the JSON
 # With fewer samples than these a number would be a guess.
 P90_NEEDS, P99_NEEDS, STDEV_NEEDS = 10, 100, 2
 NOT_YET = "not yet"
-CURVE_STEPS = 96
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -205,7 +205,9 @@ def _nginx_beside_django(analysis: Analysis, payloads: Sequence[str]) -> list[st
         django = next((e.name for e, _ in order if _answers(e) == "Django's cache"), None)
         if nginx and django:
             says = _beside(analysis, nginx, django, "capacity", payload)
-            found.append(f"{payload}: per request, {nginx} is {says}, the best inside Django.")
+            found.append(
+                f"{payload}: nginx's best, {nginx}, beside Django's best, {django}: {says}."
+            )
     return found
 
 
