@@ -73,26 +73,24 @@ def explain_pair(analysis: Analysis, contrast: Contrast, operation: str, payload
     floor = analysis.floor_between(contrast.a, contrast.b)
     what = _what(analysis, operation, payload)
     moved = _largest_change(first, second)
-    whole = quantity(first.whole, "ns")
     if abs(effect.log_ratio) <= floor or effect.log_low <= 0 <= effect.log_high:
         alike = _words(first.largest()[0][0]) if first.largest() else "no part"
         return (
-            f"{a} was not told apart from {b} in {what}: of its {whole}, most is {alike} "
-            f"({_share(first)}), and the part that differs most, {_words(moved[0])}, differs by "
-            f"{quantity(abs(moved[1]), 'ns')}."
+            f"{a} was not told apart from {b} in {what}: of its {quantity(first.whole, 'ns')}, "
+            f"most is {alike} ({_share(first)}), and the part that differs most, "
+            f"{_words(moved[0])}, differs by {quantity(abs(moved[1]), 'ns')}."
         )
     word = "slower" if effect.log_ratio > 0 else "faster"
     total = analysis.shift(a, b, operation, payload)
     by = f" by {quantity(abs(total.value), 'ns')}" if total else ""
-    agree = (moved[1] > 0) == (effect.log_ratio > 0)
-    if not agree:
+    if not _parts_agree(first, second, total.value if total else 0.0):
         return (
             f"{a} was {word} than {b} in {what}{by}; its parts, measured at another moment, do "
             "not show where."
         )
     return (
         f"{a} was {word} than {b} in {what}{by}; most of the difference is {_words(moved[0])} "
-        f"({quantity(abs(moved[1]), 'ns')} of {whole})."
+        f"({quantity(abs(moved[1]), 'ns')} of {quantity(max(first.whole, second.whole), 'ns')})."
     )
 
 
@@ -116,6 +114,11 @@ def _largest_change(a: Split, b: Split) -> tuple[str, float]:
     towards = 1 if a.whole >= b.whole else -1
     name = max(changes, key=lambda part: towards * changes[part])
     return name, changes[name]
+
+
+def _parts_agree(a: Split, b: Split, shift_ns: float) -> bool:
+    """Do the parts differ as the samples do: in the same direction, by half to twice as much?"""
+    return bool(shift_ns) and 0.5 <= (a.whole - b.whole) / shift_ns <= 2
 
 
 def _share(split: Split) -> str:

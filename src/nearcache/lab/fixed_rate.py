@@ -19,6 +19,8 @@ CAPACITY = "get_per_s"  # what candidates learn, and the driver takes the lowest
 PREFIX = "get_at_"
 TOLERANCE_NS = 50_000
 MOST_ANSWERS = 2000  # that are kept to be checked
+LEAST_CALLS = 10  # on average: at low rates a phase lasts longer, but not above the next line
+LONGEST_S = 0.1
 PATIENCE = 2  # reads that are late by more than this many phases are dropped
 
 
@@ -38,7 +40,8 @@ def measure_at(
     seed: str,
 ) -> tuple[Phase, list[tuple[str, Any]]]:
     """One phase, and the answers: (key, value), still to be checked."""
-    seconds = min(phase_ns / NS, MOST_ANSWERS / rate_per_s)
+    enough_s = min(LEAST_CALLS / rate_per_s, LONGEST_S)
+    seconds = min(max(phase_ns / NS, enough_s), MOST_ANSWERS / rate_per_s)
     due = arrivals(rate_per_s, seconds, random.Random(seed))
     answers: list[tuple[str, Any]] = []
 
