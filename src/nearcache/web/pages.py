@@ -30,6 +30,14 @@ CURVE_STEPS, CURVE_HEIGHT = 80, 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cell:
+    head: str
+    text: str
+    is_open: bool = False  # nothing to say (yet): drawn softly
+    is_bad: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bar:
     alias: str
     colour: int
@@ -135,39 +143,26 @@ def _summary_context(summary: Summary) -> dict[str, Any]:
 
 
 def _row(line: Line, colour: int) -> dict[str, Any]:
-    times = {
-        "average": line.average,
-        "median": line.median,
-        "P90": line.p90,
-        "P99": line.p99,
-        "max": line.max,
-        "std dev": line.stdev,
-    }
-    cells = [{"head": "times", "text": f"{line.times:,}", "is_open": False, "is_bad": False}]
-    cells += [
-        {"head": head, "text": duration(ns), "is_open": ns is None, "is_bad": False}
-        for head, ns in times.items()
-    ]
-    counts = {
-        "misses": line.misses,
-        "errors": line.errors + line.write_errors,
-        "wrong": line.wrong,
-    }
-    cells += [
-        {
-            "head": head,
-            "text": f"{n:,}",
-            "is_open": not n,
-            "is_bad": bool(n) and head != "misses",
-        }
-        for head, n in counts.items()
-    ]
-    others = {"first reads": line.cold_median, "writes": line.write_median}
-    cells += [
-        {"head": head, "text": duration(ns), "is_open": ns is None, "is_bad": False}
-        for head, ns in others.items()
+    errors = line.errors + line.write_errors
+    cells = [
+        Cell(head="times", text=f"{line.times:,}"),
+        _time("average", line.average),
+        _time("median", line.median),
+        _time("P90", line.p90),
+        _time("P99", line.p99),
+        _time("max", line.max),
+        _time("std dev", line.stdev),
+        Cell(head="misses", text=f"{line.misses:,}", is_open=not line.misses),
+        Cell(head="errors", text=f"{errors:,}", is_open=not errors, is_bad=errors > 0),
+        Cell(head="wrong", text=f"{line.wrong:,}", is_open=not line.wrong, is_bad=line.wrong > 0),
+        _time("first reads", line.cold_median),
+        _time("writes", line.write_median),
     ]
     return {"alias": line.alias, "colour": colour, "cells": cells}
+
+
+def _time(head: str, ns: float | None) -> Cell:
+    return Cell(head=head, text=duration(ns), is_open=ns is None)
 
 
 def _chart(title: str, value: Value, lines: Sequence[Line], colours: dict[str, int]) -> Chart:
