@@ -21,7 +21,7 @@ from nearcache.lab.sample import Sample
 from nearcache.lab.subjects.drill import Case, Seen, outcome
 from nearcache.lab.subjects.drill_patient import BLOCKS, Patient, Reply
 from nearcache.lab.views import Grid, Table
-from nearcache.lab.views.drill import SEVERITY, class_of, views, worst
+from nearcache.lab.views.drill import SEVERITY, class_of, outcomes_of, views, worst
 
 from .conftest import Silent, need
 
@@ -49,7 +49,7 @@ def run_tiny(names: list[str], faults: list[str], more: tuple[Candidate, ...] = 
 
 
 def words_of(sample: Sample, name: str, operation: str, fault: str) -> str:
-    (words,) = sample.cells[name, operation, fault].outcomes
+    (words,) = outcomes_of(sample.cells[name, operation, fault])
     return words
 
 
@@ -66,8 +66,8 @@ def sample() -> Sample:
 def test_without_a_fault_everything_works(sample: Sample) -> None:
     for name in ("redis", "django-redis-ignore", "python-memcached", "locmem"):
         assert sample.candidates[name].state == "measured", sample.candidates[name].reason
-        found = {op: words_of(sample, name, op, "none") for op in ("get", "set", "delete", "incr")}
-        assert found == {"get": "answers", "set": "stored", "delete": "deleted", "incr": "counted"}
+        for operation in ("get", "set", "add", "delete", "incr"):
+            assert words_of(sample, name, operation, "none") == "works"
 
 
 def test_a_stopped_server_is_told_by_one_client_and_hidden_by_others(sample: Sample) -> None:
@@ -86,7 +86,7 @@ def test_a_frozen_server_blocks_and_what_was_sent_is_done_later(sample: Sample) 
 
 
 def test_a_full_store_refuses_or_evicts(sample: Sample) -> None:
-    assert words_of(sample, "redis", "get", "full") == "answers"
+    assert words_of(sample, "redis", "get", "full") == "works"
     assert words_of(sample, "redis", "set", "full") == "raises OutOfMemoryError"
     assert words_of(sample, "django-redis-ignore", "set", "full") == "lies: not stored"
     assert words_of(sample, "python-memcached", "get", "full") == "evicted"
@@ -102,14 +102,14 @@ def test_a_password_that_was_changed_is_told_or_hidden(sample: Sample) -> None:
 
 def test_values_and_keys_that_cannot_be_kept(sample: Sample) -> None:
     assert words_of(sample, "python-memcached", "set", "2MB") == "lies: not stored"
-    assert words_of(sample, "redis", "set", "2MB") == "stored"
+    assert words_of(sample, "redis", "set", "2MB") == "works"
     assert words_of(sample, "locmem", "set", "unpicklable") == "raises TypeError"
     assert words_of(sample, "locmem", "set", "long-key") == "stored, warns"
 
 
 def test_who_met_the_fault_gets_through_when_the_server_is_back(sample: Sample) -> None:
-    assert words_of(sample, "redis", "recovery", "stopped").startswith("works")
-    assert words_of(sample, "redis", "recovery", "frozen").startswith("works")
+    for fault in ("stopped", "frozen", "full", "password"):
+        assert words_of(sample, "redis", "recovery", fault) == "works"
     assert words_of(sample, "python-memcached", "recovery", "stopped") == "not within 1.5 s"
 
 
@@ -233,13 +233,17 @@ def made_up(outcomes: dict[str, str]) -> Sample:
     for name, entry in sample.candidates.items():
         entry.state = "measured"
         words = outcomes[entry.twin_of or name]
-        for fault, said in (("none", "stored"), ("stopped", words)):
-            phase = Phase("set", point=1e6, calls=1, outcomes={said: 1})
+        for fault, said in (("none", "works"), ("stopped", words)):
+            phase = Phase("set", point=1e6, calls=1)
+            if said == "works":
+                phase.hits = 1
+            else:
+                phase.outcomes[said] = 1
             sample.cell(name, "set", fault).add_phase(0, 0, phase)
     return sample
 
 
 def test_who_never_lied_is_praised_and_nobody_is_accused_without_cause() -> None:
-    text = " ".join(views(Analysis(made_up({"redis": "raises X", "locmem": "stored"}))).sentences)
+    text = " ".join(views(Analysis(made_up({"redis": "raises X", "locmem": "works"}))).sentences)
     assert "No backend lied under these faults: the server is gone." in text
     assert "Always told the truth, in time: redis, locmem." in text

@@ -211,7 +211,7 @@ def made_up() -> Sample:
         }
         entry.proof = {"limits": "hash-max-listpack-entries 512"}
         memory = Phase("memory", point=weight, calls=1)
-        memory.measures = {"ids": (100_000, "count"), "used memory at 10000": (1e6, "bytes")}
+        memory.measures = {"ids": (100_000, "count"), "at 10,000 ids": (1e6, "bytes")}
         sample.cell(name, "memory", "100k").add_phase(0, 0, memory)
         for operation, ns in (("server_read", read_ns), ("server_write", 2 * read_ns)):
             phase = Phase(operation, point=ns, calls=1)

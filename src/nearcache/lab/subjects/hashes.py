@@ -25,7 +25,7 @@ from nearcache.lab.subjects import Subject
 FIRST_ID = 1_000_000  # so that all ids have seven digits
 PIPELINE = 100  # commands between two timestamps
 CHUNK = 1000  # ids of one write while loading
-GROWTH_STEPS = 20
+GROWTH_STEPS = 10
 GROWTH_LEAST = 10_000
 CENSUS = 100  # keys whose encoding is asked for
 TIMEOUT_S = 30.0
@@ -288,7 +288,7 @@ class Cell:
         phase.measures["ids"] = (count, "count")
         phase.measures["loading, per id"] = (1e9 * load_s / count, "ns")
         for at, weight in growth.items():
-            phase.measures[f"used memory at {at}"] = (weight, "bytes")
+            phase.measures[f"at {at:,} ids"] = (weight, "bytes")
         self.result.phases.append(phase)
 
     def _census(self, wire: Wire) -> str:

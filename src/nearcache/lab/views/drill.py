@@ -13,6 +13,7 @@ from nearcache.lab.views.reading import cell_of, measure_of
 # The worst first, as the head of experiments/drill.py explains.
 SEVERITY = ("lies", "blocks", "silent", "misleads", "told", "raises", "evicts", "works")
 RECOVERY = "recovery"
+WORKS = "works"
 CONTROL = "none"
 
 
@@ -90,7 +91,7 @@ def _rows(analysis: Analysis, name: str, fault: str) -> list[list[str]]:
     found: dict[str, list[tuple[str, Cell]]] = {}
     for operation in analysis.sample.about["operations"]:
         cell = cell_of(analysis, name, operation, fault)
-        if operation != RECOVERY and cell is not None and cell.outcomes:
+        if operation != RECOVERY and cell is not None:
             found.setdefault(_words_of(cell), []).append((operation, cell))
     rows: list[list[str]] = []
     for words in sorted(found, key=lambda each: SEVERITY.index(class_of(each))):
@@ -120,22 +121,26 @@ def _recoveries(analysis: Analysis, entries: Sequence[Entry]) -> Table:
     )
 
 
+def outcomes_of(cell: Cell | None) -> dict[str, int]:
+    """How often it ended how; what went as it should included."""
+    if cell is None:
+        return {}
+    return {**cell.outcomes, WORKS: cell.hits} if cell.hits else cell.outcomes
+
+
 def _words_of(cell: Cell) -> str:
     """The worst outcome, and how often if there were others."""
-    words = worst(cell.outcomes)
-    times = sum(cell.outcomes.values())
-    return (
-        words if cell.outcomes[words] == times else f"{words} ({cell.outcomes[words]} of {times})"
-    )
+    outcomes = outcomes_of(cell)
+    words, times = worst(outcomes), sum(outcomes.values())
+    return words if outcomes[words] == times else f"{words} ({outcomes[words]} of {times})"
 
 
 def _recovery_text(cell: Cell | None) -> str:
-    if cell is None or not cell.outcomes:
-        return NOTHING
+    if cell is None or not cell.points:
+        return _words_of(cell) if cell else NOTHING
     failed = measure_of(cell, "failures before")
-    text = _words_of(cell).removeprefix("works ")
-    text += f", {quantity(_ns(cell), 'ns')}" if cell.points else ""
-    return text + (f" and {failed:.0f} calls" if failed else "")
+    text = quantity(_ns(cell), "ns")
+    return f"{text}, {failed:.0f} failed before" if failed else f"{text}, at once"
 
 
 def _ns(cell: Cell) -> float:
@@ -191,7 +196,7 @@ def _slow_to_return(analysis: Analysis, entries: Sequence[Entry]) -> list[str]:
         for entry in entries:
             cell = cell_of(analysis, entry.name, RECOVERY, fault)
             if cell and any(class_of(words) == "blocks" for words in cell.outcomes):
-                late.append(f"{entry.name} ({worst(cell.outcomes)})")
+                late.append(f"{entry.name} ({_words_of(cell)})")
         if late:
             title = analysis.sample.about["payloads"][fault]
             text = f"After the end of this fault ({title}) these did not come back"
@@ -231,7 +236,7 @@ def _words(analysis: Analysis, name: str, fault: str) -> list[str]:
         words
         for operation in analysis.sample.about["operations"]
         if operation != RECOVERY and (cell := cell_of(analysis, name, operation, fault)) is not None
-        for words in cell.outcomes
+        for words in outcomes_of(cell)
     ]
 
 

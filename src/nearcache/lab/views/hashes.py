@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from nearcache.lab.units import NOTHING, quantity, short
 from nearcache.lab.views import Chart, Line, Mark, Table, Views
 from nearcache.lab.views.reading import cell_of, measure_of, point_of
 
-GROWTH = "used memory at "
+GROWTH = re.compile(r"at ([\d,]+) ids")  # a measure of the memory cell: what was used then
 GROWING = ("plain", "bucket-1000", "bucket-500", "bucket-1000-of-1024")
 RULE = "rule: "
 KNEEDLE = (
@@ -360,9 +361,9 @@ def _growth(shown: Shown) -> Chart:
         if cell is None:
             continue
         points = sorted(
-            (float(measure.removeprefix(GROWTH)), series.median / 1e6)
+            (float(found[1].replace(",", "")), series.median / 1e6)
             for measure, series in cell.measures.items()
-            if measure.startswith(GROWTH)
+            if (found := GROWTH.fullmatch(measure))
         )
         if points:
             family = shown.analysis.sample.candidates[name].family
