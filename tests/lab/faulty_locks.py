@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from nearcache.lab.subjects.lockers import LOCKERS, Function, WithBlock
+from nearcache.lab.subjects.lockers import LOCKERS, FileLock, Function, WithBlock
 from nearcache.lab.subjects.locks import LockSubject
 
 
@@ -49,18 +49,12 @@ class CheckThenSet(WithBlock):
         return {"lock": "a file that is there"}
 
 
-class DropsCalls(WithBlock):
-    """Returns what it was given without calling the function."""
-
-    @contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        yield
+class DropsCalls(FileLock):
+    """Excludes, but returns what it was given without calling the function."""
 
     def decorate(self, function: Function, name: str) -> Function:
-        return lambda *arguments: arguments[0] if arguments else function()
-
-    def proof(self) -> dict[str, str]:
-        return {"lock": "none at all"}
+        locked = super().decorate(function, name)
+        return lambda *arguments: arguments[0] if arguments else locked()
 
 
 FAULTY = {"lockf": RecordLock, "check-then-set": CheckThenSet, "drops-calls": DropsCalls}

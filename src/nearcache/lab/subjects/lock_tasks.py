@@ -89,7 +89,7 @@ def alone(options: Options, name: str, phase_ns: int, batch: int) -> Callable[[T
         call(0)  # connects
         samples, calls = timed(call, phase_ns, batch)
         if seen != calls + 1:
-            raise WrongAnswer(f"the function ran {seen - 1} times in {calls} calls")
+            raise WrongAnswer(f"the function ran {seen} times in {calls + 1} calls")
         return samples, calls
 
     return task

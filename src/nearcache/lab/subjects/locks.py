@@ -230,14 +230,17 @@ def phases_of(
 ) -> list[Phase]:
     """What counts is what was entered and left within the measured time."""
     whole_ns = ends_ns - begins_ns
-    counts, stays, waits = [], [], array("Q")
+    counts, stays, waits = [], [], []
     for each in turns.values():
         spans = zip(each["entered"], each["exited"], each["waited"], strict=True)
         # A wait counts if it began in time, however long it was: the longest end too late.
         kept = [(entered, exited) for entered, exited, _ in spans if exited <= ends_ns]
         counts.append(len(kept))
         stays += kept
-        waits.extend(max(1, wait) for wait in each["waited"])
+        waits += [
+            (entered - waited, max(1, waited))
+            for entered, waited in zip(each["entered"], each["waited"], strict=True)
+        ]
     turn = Phase("turn", calls=sum(counts), hits=sum(counts))
     everyone = sum(len(each["entered"]) for each in turns.values())
     crowded = sum(each["crowded"] for each in turns.values())
@@ -249,11 +252,11 @@ def phases_of(
         "nobody inside": (1 - covered(stays) / whole_ns, "share"),
     }
     if stays:
-        stays.sort()
-        turn.samples = array("Q", (max(1, exited - entered) for entered, exited in stays))
         turn.point = whole_ns / len(stays)
         turn.measures["CPU of a turn"] = (cpu_ns / everyone, "ns")
-    return [turn, Phase("wait", samples=waits, calls=len(waits), hits=len(waits))]
+    # In the order in which they began to wait, whoever it was.
+    samples = array("Q", (waited for _, waited in sorted(waits)))
+    return [turn, Phase("wait", samples=samples, calls=len(waits), hits=len(waits))]
 
 
 def covered(stays: list[tuple[int, int]]) -> int:

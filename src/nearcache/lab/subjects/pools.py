@@ -85,12 +85,14 @@ def phases_of(found: Mapping[str, Any], connections: int) -> list[Phase]:
     get.measures = measures_of(found, connections)
     if answered:
         # Nobody was answered: then there is no time per answer, and no point.
-        get.histogram = encoded(((found["answered_ns"], answered),))
+        get.histogram = encoded([(found["answered_ns"], answered)])
         get.point = found["elapsed_ns"] / answered
         get.parts = parts_of(found, answered)
     wait = Phase("wait", calls=get.calls)
     ends = (("answered_ns", answered), ("failed_ns", failed), ("unfinished_ns", unfinished))
-    wait.histogram = encoded([(found[name], count) for name, count in ends])
+    kinds = [(found[name], count) for name, count in ends]
+    if any(count for _, count in kinds):
+        wait.histogram, wait.point = encoded(kinds), middle(kinds)
     return [get, wait]
 
 
@@ -148,15 +150,26 @@ def shortfall(wanted: int, present: int) -> dict[str, str]:
     return {f"{wanted} contenders": f"{present} threads only: {why}"}
 
 
-def encoded(kinds: Sequence[tuple[Sequence[int], int]]) -> str:
-    """A histogram of several kinds of ends, each given by every n-th and their number."""
+# Kinds of ends: every n-th of their times, and how many there were.
+Kinds = Sequence[tuple[Sequence[int], int]]
+
+
+def encoded(kinds: Kinds) -> str:
+    """All of them in one histogram, as text."""
+    text: bytes = histogram_of(kinds).encode()
+    return text.decode()
+
+
+def middle(kinds: Kinds) -> float:
+    """The median of all of them."""
+    return float(histogram_of(kinds).get_value_at_percentile(50))
+
+
+def histogram_of(kinds: Kinds) -> Any:
     histogram = new_histogram()
     for kept, count in kinds:
-        if not kept:
-            continue
-        each, rest = divmod(count, len(kept))
+        each, rest = divmod(count, max(1, len(kept)))
         for position, value in enumerate(kept):
             times = each + (position < rest)
             histogram.record_value(max(1, min(value, GREATEST)), times)
-    text: bytes = histogram.encode()
-    return text.decode() if histogram.get_total_count() else ""
+    return histogram

@@ -164,7 +164,7 @@ def _queues(analysis: Analysis, payload: str) -> list[str]:
                 says = beside(*comparison, "gevent's")
                 found.append(
                     f"{_connections(size)}, {payload} greenlets, patch_all(queue=False): "
-                    f"the standard library's queue takes, per answer, {says}."
+                    f"time per answer of the standard library's queue: {says}."
                 )
     return found
 
