@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from nearcache.errors import LabError
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.directories import PREFIX, Mount, memory_parent, mount_of
 from nearcache.lab.experiments.disks import DISKS
@@ -224,6 +225,11 @@ def test_paths_of_the_user_take_the_place_of_the_usual_ones(tmp_path: Path) -> N
     assert [c.name for c in order.candidates if not c.twin_of] == names
     assert order.experiment.baseline == names[0]
     assert [c.twin_of for c in order.candidates if c.twin_of] == [names[1]]
+
+
+def test_a_path_that_is_not_there_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="none is not a directory; make it"):
+        prepare(DISKS, Wish(plan="quick", paths=[tmp_path / "none"]))
 
 
 def test_an_interrupted_run_takes_its_files_away(

@@ -39,6 +39,7 @@ class Wish:
     time_limit_s: float | None = None  # instead of the plan's
     own_data: OwnData | None = None  # values of the user's own, instead of payloads
     data: str = ""  # the file that workers read them from
+    recording: str = ""  # what is played, in words; the file is in ``data``
     prices: Prices | None = None
     paths: Sequence[Path] = ()  # directories, for experiments that measure some
 
@@ -169,6 +170,8 @@ def new_sample(order: Order, command: str, wish: Wish | None = None) -> Sample:
         "claims": [vars(claim) for claim in experiment.claims],
         "cannot_answer": list(experiment.cannot_answer),
     }
+    if wish and wish.recording:
+        about["recording"] = wish.recording
     if wish and wish.own_data:
         about["own_data"] = wish.own_data.describe()
     if wish and wish.prices and takes(experiment, "takes_own_data"):
@@ -182,6 +185,9 @@ def _on_paths(experiment: Experiment, paths: Sequence[Path]) -> Experiment:
     pattern = next((c for c in experiment.candidates if "path" in c.options), None)
     if pattern is None or not paths:
         return experiment
+    for path in paths:
+        if not path.is_dir():
+            raise LabError(f"{path} is not a directory; make it, or give another to --path")
     names = list(dict.fromkeys(str(path.resolve()) for path in paths))
     candidates = [
         replace(pattern, name=name, title=name, options={**pattern.options, "path": name})
