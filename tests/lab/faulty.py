@@ -12,6 +12,7 @@ from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
 
 from nearcache.lab import fixed_rate, open_loop
+from nearcache.lab.brief import GONE_AFTER_S
 from nearcache.lab.messages import Visit, Visited
 from nearcache.lab.subjects.alias import AliasSubject
 
@@ -102,6 +103,23 @@ class HasNoKeys(LocMemCache):
         if key.endswith(":parts:00") and sys._getframe(1).f_code.co_name == "_make_key":
             raise TypeError("this one has no keys")
         return super().make_and_validate_key(key, version=version)
+
+
+class NeverForgets(LocMemCache):
+    """Keeps everything for good, whatever it was told."""
+
+    def set(self, key: str, value: Any, timeout: Any = None, version: int | None = None) -> None:
+        super().set(key, value, None, version)
+
+
+class TakesItsTime(AliasSubject):
+    """Begins so slowly that what was stored for a second must be gone at its first visit."""
+
+    def begin(self) -> Mapping[str, str]:
+        proof = super().begin()
+        assert self.brief.stored_at is not None
+        time.sleep(GONE_AFTER_S)
+        return proof
 
 
 class LateGenerator(AliasSubject):

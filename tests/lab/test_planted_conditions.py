@@ -169,6 +169,16 @@ def test_a_treatment_that_changes_between_processes_voids_its_candidate() -> Non
     assert "parser was hiredis in one process, python in another" in text
 
 
+def test_a_cache_whose_values_do_not_expire_is_found_out() -> None:
+    settings = {**LOCMEM.settings, "BACKEND": "tests.lab.faulty.NeverForgets"}
+    never = replace(LOCMEM, name="never", settings=settings)
+    plan = replace(SHORT, rounds=1)
+    sample = run([LOCMEM, never], plan, subject="tests.lab.faulty.TakesItsTime")
+    assert sample.candidates["never"].state == "failed"
+    assert "a value stored for 1 s still answers after" in sample.candidates["never"].reason
+    assert sample.candidates["locmem"].facts["expiry"].startswith("a value stored for 1 s was gone")
+
+
 def test_an_honest_run_keeps_what_it_can_and_its_evidence_is_in_the_sample() -> None:
     sample = run([LOCMEM, redis()])
     checks = {check.name: check for check in badge(Analysis(sample))}

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from nearcache.lab.brief import Brief
 from nearcache.lab.messages import Setup, Visit, Visited
 from nearcache.lab.subjects import Subject
 
@@ -25,6 +26,7 @@ class AliasSubject(Subject):
         self.companion: Any = None
         self.payloads: dict[str, Any] = {}
         self.taken_apart: set[str] = set()  # payloads
+        self.brief = Brief(f"{setup.namespace}:brief")
 
     def begin(self) -> Mapping[str, str]:
         configure_django(self.setup)
@@ -43,6 +45,7 @@ class AliasSubject(Subject):
             meter = Meter(self.candidate, self.cache, Path(self.setup.directory))
         bench = Bench(self.cache, self.companion, self.setup.namespace, meter)
         visited = Visitor(bench, payload, visit).run()
+        self.brief.look(self.companion, visited.facts)
         if not visit.learning and visit.payload not in self.taken_apart and not visited.refused:
             self.taken_apart.add(visit.payload)
             try:
@@ -94,6 +97,7 @@ class AliasSubject(Subject):
         key = f"{self.setup.namespace}:canary"
         prove_work(self.cache, self.companion, self.payload("S"), key)
         prove_place(self.candidate, self.cache, key)
+        self.brief.store(self.cache)
         new = [peer for inode, peer in open_sockets().items() if inode not in before]
         return prove_treatment(self.candidate, self.cache, new, self.setup.server_version)
 
