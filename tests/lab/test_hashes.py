@@ -220,6 +220,7 @@ def made_up() -> Sample:
         "rule: back to 512 fields by HDEL": "hashtable of 32,872 bytes",
         "rule: the limit is raised by CONFIG SET": "hashtable, and hashtable after one more HSET",
         "rule: DUMP and RESTORE after that": "listpack of 10,288 bytes",
+        "rule: expiry of single fields (HEXPIRE)": "yes, as hashtable",
     }
     return sample
 
@@ -237,6 +238,7 @@ def test_the_sentences_answer_what_the_seed_asked() -> None:
     assert "Conversion is one-way" in text
     assert "CONFIG SET converts nothing that is stored; DUMP and RESTORE REPLACE do." in text
     assert "saves nothing: it takes 14% more" in text
+    assert "A field that expires by itself (HEXPIRE) makes its hash a hash table." in text
 
 
 def test_the_tables_and_curves_hold_every_layout() -> None:

@@ -261,6 +261,9 @@ def _sticky(shown: Shown) -> list[str]:
         text = "CONFIG SET converts nothing that is stored"
         text += "" if restored.startswith("hashtable") else "; DUMP and RESTORE REPLACE do"
         sentences.append(f"{text}.")
+    expiry = rules.get("expiry of single fields (HEXPIRE)", "")
+    if expiry.endswith("hashtable"):
+        sentences.append("A field that expires by itself (HEXPIRE) makes its hash a hash table.")
     return sentences
 
 
