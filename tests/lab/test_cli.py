@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nearcache.lab.directories import PREFIX, SHARED_MEMORY, private_directory
+from nearcache.lab.experiments import EXPERIMENTS
 from nearcache.lab.sample import read_sample
 
 from .conftest import need
@@ -174,8 +175,14 @@ def test_a_server_that_is_not_installed_is_named_in_the_table_with_its_package(
     assert "apt install memcached" in page.read_text()
 
 
-def test_list_names_every_experiment_and_candidate() -> None:
+def test_list_has_a_line_for_each_experiment_and_the_details_of_one() -> None:
     result = lab("list")
     assert result.returncode == 0
-    for name in ("backends", "locmem", "shm", "django-redis-python-tcp", "pylibmc-unix"):
-        assert name in result.stdout
+    for name, experiment in EXPERIMENTS.items():
+        assert f"\n{name} " in f"\n{result.stdout}"
+        assert experiment.question[:40] in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 100
+    details = lab("list", "backends").stdout
+    for name in ("locmem", "shm", "django-redis-python-tcp", "pylibmc-unix", "get_many of 20"):
+        assert name in details
+    assert lab("list", "backendz").returncode == 2

@@ -96,7 +96,9 @@ def compare(before: Sample, after: Sample, *, unlike_machines: bool = False) -> 
     sides = Analysis(before), Analysis(after)
     found = [*_overall(*sides), *_cells(*sides)]
     if not found:
-        raise LabError("these runs have no candidate and operation in common; nothing to compare")
+        void = next((finding for side in sides for finding in side.void_run), None)
+        why = f", all is void: {void.text}" if void else ": they have no operation in common"
+        raise LabError(f"nothing to compare{why}")
     pairs = _judged(sides, found)
     return Comparison(
         *sides,

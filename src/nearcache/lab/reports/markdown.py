@@ -16,7 +16,7 @@ from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
 CHART_WIDTH = 92
 # What Markdown or the HTML it becomes would read as more than text.
-SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
+SPECIAL = re.compile(r"([\\`*\[\]<>|#~&]|(?<!\w)_|_(?!\w))")
 
 
 def render(analysis: Analysis) -> str:

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 
 from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.claims import ClaimResult
+from nearcache.lab.explain import explain_one
 from nearcache.lab.findings import Check
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports.textplots import sparkline, swing_of
@@ -314,7 +315,13 @@ def parts(sheet: Sheet) -> Table | None:
         texts = [sheet.scale.text(found[name]) if name in found else NONE for name in names]
         rows.append([row.entry.name, *texts])
     title = f"Where the time goes: {sheet.title}, {sheet.scale.suffix}"
-    return Table(title=title, head=["", *names], rows=rows)
+    return Table(title=title, head=["", *names], rows=rows, note=explained(sheet))
+
+
+def explained(sheet: Sheet) -> str:
+    """In a sentence, where the time of the best goes."""
+    best = next((row.entry.name for row in sheet.rows if not row.entry.twin_of), "")
+    return explain_one(sheet.analysis, best, sheet.operation, sheet.payload)
 
 
 def checks(analysis: Analysis) -> Table:

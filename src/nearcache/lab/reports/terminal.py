@@ -162,7 +162,10 @@ def _attribution(sheet: Sheet, width: int) -> list[RenderableType]:
         if row.cell.parts and row.entry.twin_of is None
     }
     title = f"Where the time goes: {sheet.title}"
-    return [draw_stacks(title, found, tables.part_names(sheet), width)] if found else []
+    if not found:
+        return []
+    drawn = draw_stacks(title, found, tables.part_names(sheet), width)
+    return [drawn, Text(tables.explained(sheet)), ""]
 
 
 def _contrasts(analysis: Analysis) -> RenderableType:
