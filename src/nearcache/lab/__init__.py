@@ -7,13 +7,14 @@
     worker.py      one process per candidate: sets up, proves, measures on request
     driver.py      asks the workers in random order, collects, survives Ctrl-C
     sample.py      what was measured: one JSON file, raw histograms inside
+    rules.py       the rules of the method as a table; what breaks one that voids has no rank
     stats.py       ratios, intervals, the noise floor; knows nothing of caches
+    analysis.py    a sample judged: rows, ties, contrasts, the seeds' claims
     verdict.py     the sentence and the CACHES block, made from a sample only
     reports/       readers of a sample: terminal and one HTML page
 
 The arrows point downwards: a report never measures and the driver never judges.
 Nothing outside ``cli`` and ``web`` imports this package.
 
-Not here: load tests with many clients at a fixed rate, and networks slower than
-loopback. The verdict says so, because no number below answers those questions.
+What a run cannot answer is part of its experiment, and is printed with every report.
 """
