@@ -140,6 +140,15 @@ def test_too_few_samples_are_not_yet_and_no_crash(pages: Pages) -> None:
     assert lines(client)["default"]["p99"] is None
 
 
+def test_no_sentence_names_a_winner_of_a_few_reads(pages: Pages) -> None:
+    client = pages()
+    for hits in range(2, 40):
+        client.get("/cachelab/default")
+        client.get("/cachelab/other")
+        page = client.get("/cachelab/summary", **HTML).content.decode()
+        assert ("has the shortest median" in page) == (hits - 2 >= 30)
+
+
 def test_the_text_is_the_seeds_table_and_bars_for_curl(pages: Pages) -> None:
     client = pages()
     for _ in range(20):

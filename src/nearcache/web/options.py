@@ -77,7 +77,7 @@ class WebOptions(Options):
         "The first reads of every alias in every worker process, which connect and import, are"
         " counted apart.",
         whole(0),
-        default=10,
+        default=3,
     )
     timeout_s: float = option(
         "TIMEOUT", "How many seconds the value is kept.", some_seconds, default=600.0

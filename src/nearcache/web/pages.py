@@ -181,7 +181,7 @@ def _chart(title: str, value: Value, lines: Sequence[Line], colours: dict[str, i
             for found, alias in known
         ],
         missing=[line.alias for line in lines if value(line) is None],
-        scale=written(longest) if known else NOT_YET,
+        scale=written(longest),
     )
 
 

@@ -18,6 +18,7 @@ from nearcache.web.samples import Series
 FORMAT = 1  # of the JSON
 # With fewer samples than these a number would be a guess.
 P90_NEEDS, P99_NEEDS, STDEV_NEEDS = 10, 100, 2
+FINDING_NEEDS = 30  # of an alias, before a sentence names it
 NOT_YET = "not yet"
 
 
@@ -69,7 +70,11 @@ class Summary:
 
     def sentence(self) -> str:
         """The finding, as far as there is one."""
-        known = sorted((line.median, line.alias) for line in self.lines if line.median is not None)
+        known = sorted(
+            (line.median, line.alias)
+            for line in self.lines
+            if line.median is not None and line.times >= FINDING_NEEDS
+        )
         bad = [line.alias for line in self.lines if line.wrong or line.errors]
         trouble = f" Not to be trusted: {', '.join(bad)}, with errors." if bad else ""
         if len(known) < 2:
