@@ -37,7 +37,6 @@ from nearcache.recording.trace import (
     RECORD,
     UNKNOWN_SIZE,
     Names,
-    Outcome,
     block,
 )
 
@@ -47,7 +46,8 @@ BLOCK_RECORDS = 1000
 FLUSH_AFTER_NS = 5_000_000_000
 LOCK_WAIT_S = 0.02  # then the record is lost, and counted
 SQUEEZE_BYTES = 16 * 1024
-MOST_SQUEEZED_KEYS = 4096  # a hit of a key is squeezed once: it costs more than all the rest
+LEAST_SQUEEZED = 64  # what is smaller is made larger by zlib's own header
+MOST_SQUEEZED_KEYS = 4096  # and each once: it costs more than all the rest
 MOST_PREFIXES = 1000
 NUMBER_BYTES = 8
 CHOICES = 2**32
@@ -128,7 +128,7 @@ class Recorder:
             hashed = self._hashed(key, version) if of else 0
             size, kind, squeezed = UNKNOWN_SIZE, "", 0
             if has_value:
-                size, kind, squeezed = self._measured(value, hashed, bool(outcome & Outcome.HIT))
+                size, kind, squeezed = self._measured(value, hashed)
             prefix = self._prefix(key) if of else ""
             ttl = NEVER_EXPIRES if ttl_ms is None else min(max(0, ttl_ms), NEVER_EXPIRES - 1)
             lock = self._mutex.now()
@@ -200,19 +200,21 @@ class Recorder:
             return ""
         return first_word(key)
 
-    def _measured(self, value: Any, hashed: int, is_hit: bool) -> tuple[int, str, int]:
+    def _measured(self, value: Any, hashed: int) -> tuple[int, str, int]:
         """(bytes, type, 255 x what is left of them when compressed; 0: not looked at)."""
         kind = type(value).__name__
         if value is None or isinstance(value, bool | int | float):
             return NUMBER_BYTES, kind, 0
         raw = _bytes_of(value)
-        size = min(len(raw), UNKNOWN_SIZE - 1)
-        if is_hit and (hashed in self._squeezed or len(self._squeezed) >= MOST_SQUEEZED_KEYS):
-            return size, kind, 0
-        self._squeezed.add(hashed)
+        return min(len(raw), UNKNOWN_SIZE - 1), kind, self._squeeze(raw, hashed)
+
+    def _squeeze(self, raw: bytes, hashed: int) -> int:
+        known = self._squeezed
+        if len(raw) < LEAST_SQUEEZED or hashed in known or len(known) >= MOST_SQUEEZED_KEYS:
+            return 0
+        known.add(hashed)
         head = raw[:SQUEEZE_BYTES]
-        left = len(zlib.compress(head, 1)) / len(head) if head else 1.0
-        return size, kind, max(1, min(255, round(255 * left)))
+        return max(1, min(255, round(255 * len(zlib.compress(head, 1)) / len(head))))
 
     # -- the file --------------------------------------------------------------------------
 

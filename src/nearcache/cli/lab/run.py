@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import random
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from nearcache.lab.findings import Finding
     from nearcache.lab.laboratory import Wish
     from nearcache.lab.model import Experiment
+    from nearcache.lab.replaying import Replay
     from nearcache.lab.stopping import Stopped
 
+REPLAY = "replay"
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 # Option -> the server whose program it names.
@@ -144,11 +148,11 @@ def run(names: Sequence[str], **given: Any) -> None:
     for experiment in experiments:
         _prepared(experiment, wish, given)  # all of the request is checked before it begins
     _writable(given["out"])
-    with own_values(asked) as (own_data, file):
+    with own_values(asked) as (own_data, file), _replay(given) as played:
         wish = replace(wish, own_data=own_data, data=file)
         limits = _time_limits(experiments, wish, given["time_limit"])
         orders = [
-            _prepared(experiment, replace(wish, time_limit_s=limit), given)
+            _prepared(experiment, replace(wish, time_limit_s=limit), given, played)
             for experiment, limit in zip(experiments, limits, strict=True)
         ]
         sys.exit(_run_all(orders, given["out"], given["strict"]))
@@ -163,10 +167,36 @@ def _experiments(names: Sequence[str], given: dict[str, Any]) -> list[Experiment
     if given["all_of_them"]:
         if names:
             raise LabError("give names, or --all")
-        return list(EXPERIMENTS.values())
+        return [each for each in EXPERIMENTS.values() if given["replay"] or each.name != REPLAY]
     if not names:
         raise LabError("which experiment? Give its name, see `nearcache lab list`, or --all")
+    if given["replay"]:
+        # The same candidates, asked what was recorded.
+        names = [REPLAY if name == "backends" else name for name in names]
+    elif REPLAY in names:
+        raise LabError("replay needs --replay FILE, a recording; see `nearcache lab record --help`")
+    if given["replay"] and REPLAY not in names:
+        raise LabError("--replay plays a recording to caches: run replay with it, or backends")
     return [experiment_named(name) for name in dict.fromkeys(names)]
+
+
+@contextmanager
+def _replay(given: dict[str, Any]) -> Iterator[Replay | None]:
+    """The recording, made ready in a private directory that is gone afterwards."""
+    from nearcache.cli.lab.record import read_files
+    from nearcache.lab.directories import private_directory
+    from nearcache.lab.replaying import make_ready, speed_of
+
+    speed = speed_of(given["speed"])
+    if not given["replay"]:
+        yield None
+        return
+    recording = read_files([given["replay"]])
+    scratch = private_directory()
+    try:
+        yield make_ready(recording, speed, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _wish(given: dict[str, Any]) -> Wish:
@@ -188,6 +218,7 @@ def _wish(given: dict[str, Any]) -> Wish:
         extra=own_aliases(given["settings"], given["alias"]) if _measures_own(given) else (),
         command=_command(seed),
         prices=_prices(given),
+        paths=given["paths"],
     )
 
 
@@ -208,7 +239,9 @@ def _prices(given: dict[str, Any]) -> Prices | None:
     return prices or None
 
 
-def _prepared(experiment: Experiment, wish: Wish, given: dict[str, Any]) -> tuple[Order, Wish]:
+def _prepared(
+    experiment: Experiment, wish: Wish, given: dict[str, Any], played: Replay | None = None
+) -> tuple[Order, Wish]:
     """The order, of an experiment that can do what was asked.
 
     By name, one that cannot is an error; of --all, it runs without that.
@@ -228,6 +261,8 @@ def _prepared(experiment: Experiment, wish: Wish, given: dict[str, Any]) -> tupl
                 f"{', '.join(_able(ability))}"
             )
         wish = replace(wish, extra=()) if ability == "takes_own_aliases" else _plain(wish)
+    if played and experiment.name == REPLAY:
+        wish = replace(wish, own_data=None, data=played.order, recording=played.description)
     return prepare(experiment, wish), wish
 
 

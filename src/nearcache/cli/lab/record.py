@@ -1,0 +1,249 @@
+"""``nearcache lab record``: what a recording says, what recording costs, traces of others."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from nearcache.cli.lab.common import own_aliases
+from nearcache.errors import LabError
+from nearcache.options import human_bytes
+
+if TYPE_CHECKING:
+    from nearcache.lab.recordings import Group, Portrait
+    from nearcache.recording.trace import Recording
+
+FILE = click.Path(path_type=Path)
+MOST_ROWS = 15
+FORMS = ("twitter", "oracle", "combined")
+
+
+@click.group()
+def record() -> None:
+    """Recordings of a site's cache: keys are hashed, values are not in them.
+
+    To record, wrap an entry of CACHES, in production, for as long as it takes:
+
+    \b
+    from nearcache.recording.options import recorded
+    CACHES["default"] = recorded(CACHES["default"], "/var/tmp/mysite.trace", share=0.01)
+
+    `nearcache lab run replay --replay FILE` plays one to caches.
+    """
+
+
+# -- show ----------------------------------------------------------------------------------
+
+
+@record.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=FILE)
+def show(files: Sequence[Path]) -> None:
+    """Sum up recordings: operations, hits, sizes, lifetimes, popularity, memory needed."""
+    from nearcache.lab.recordings import portrait
+
+    found = portrait(read_files(files))
+    if not found.calls:
+        raise LabError("this recording has no calls in it yet")
+    console = Console(highlight=False)
+    for line in heading(found):
+        console.print(line)
+    console.print()
+    console.print(_groups("Operations", found.operations.values()))
+    console.print(_groups("Keys named", found.prefixes.values(), by_key=True))
+    for line in findings(found):
+        console.print(line)
+    if found.curve:
+        console.print("\nHits of an LRU by its memory for values, from reuse distances:")
+        console.print(_curve(found))
+
+
+def read_files(files: Sequence[Path]) -> Recording:
+    from nearcache.recording.trace import NotARecording, read
+
+    try:
+        return read(files)
+    except NotARecording as error:
+        raise LabError(f"{error}; give the file of a RecordingCache") from error
+    except OSError as error:
+        raise LabError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def heading(found: Portrait) -> list[str]:
+    recording = found.recording
+    whose = ", ".join(recording.backends)
+    which = "all keys" if recording.share == 1 else f"{recording.share:.3g} of the keys"
+    processes = f"{recording.processes} process{'es' if recording.processes > 1 else ''}"
+    first = (
+        f"{found.calls:,} calls of {which} of {whose}, in {recording.seconds:,.0f} s, {processes}"
+    )
+    problems = {
+        "blocks torn": recording.torn,
+        "records lost": recording.lost,
+        "errors of recording": recording.errors,
+        "records beyond what is read at a time": recording.cut,
+    }
+    said = [f"{count:,} {what}" for what, count in problems.items() if count]
+    return [first, *([f"incomplete: {', '.join(said)}"] if said else [])]
+
+
+def findings(found: Portrait) -> list[str]:
+    """One sentence each."""
+    keys, size = found.working_set
+    lines = [f"Working set: about {keys:,.0f} keys, {human_bytes(round(size))} of values."]
+    if found.one_hit_share is not None:
+        lines.append(f"{found.one_hit_share:.0%} of the keys were asked for once.")
+    top, skew = found.top_share(0.01), found.skew
+    if top is not None:
+        law = f"; Zipf's exponent {skew:.2f}" if skew is not None else ""
+        lines.append(f"The most popular 1 % of the keys got {top:.0%} of the requests{law}.")
+    if found.squeezed:
+        middle = sorted(found.squeezed)[len(found.squeezed) // 2]
+        lines.append(f"zlib leaves {middle:.0%} of the middle value.")
+    whole = found.lifetimes.total()
+    if whole:
+        said = ", ".join(f"{name} {n / whole:.0%}" for name, n in found.lifetimes.most_common())
+        lines.append(f"Lifetimes given: {said}.")
+    if found.awaited:
+        lines.append(f"{found.awaited / found.calls:.0%} of the calls were awaited.")
+    return lines
+
+
+def _groups(title: str, groups: Any, *, by_key: bool = False) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column(title, no_wrap=True)
+    heads = ["calls", "share", "hits", "keys", "P50 B", "P90 B", "P50 µs", "P99 µs", "errors"]
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    ordered = sorted(groups, key=lambda group: -group.calls)
+    whole = sum(group.calls for group in ordered)
+    for group in ordered[:MOST_ROWS]:
+        name = group.name or ("(no name)" if by_key else "")
+        table.add_row(name, *_numbers(group, whole))
+    if len(ordered) > MOST_ROWS:
+        table.add_row(f"{len(ordered) - MOST_ROWS} more")
+    return table
+
+
+def _numbers(group: Group, whole: int) -> list[str]:
+    sizes, latencies = sorted(group.sizes), sorted(group.latencies_ns)
+    ratio = group.hit_ratio
+    return [
+        f"{group.calls:,}",
+        f"{group.calls / whole:.1%}",
+        f"{ratio:.1%}" if ratio is not None else "-",
+        f"{len(group.keys):,}",
+        f"{_at(sizes, 0.5):,}" if sizes else "-",
+        f"{_at(sizes, 0.9):,}" if sizes else "-",
+        f"{_at(latencies, 0.5) / 1000:,.1f}" if latencies[-1] else "-",
+        f"{_at(latencies, 0.99) / 1000:,.1f}" if latencies[-1] else "-",
+        f"{group.errors:,}" if group.errors else "-",
+    ]
+
+
+def _at(ordered: Sequence[int], rank: float) -> int:
+    return ordered[min(len(ordered) - 1, int(rank * len(ordered)))]
+
+
+def _curve(found: Portrait) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for head in ("memory", "of the working set", "hits"):
+        table.add_column(head, justify="right")
+    for part, size, ratio in found.curve:
+        table.add_row(human_bytes(round(size)), f"{part:.0%}", f"{ratio:.1%}")
+    return table
+
+
+# -- cost ----------------------------------------------------------------------------------
+
+
+@record.command()
+@click.option("--settings", metavar="MODULE", help="Your settings, to measure on a cache of yours.")
+@click.option("--alias", default="default", show_default=True, help="Which of your caches.")
+@click.option(
+    "--share", type=click.FloatRange(0, 1), default=0.01, show_default=True,
+    help="For the cost of an average call.",
+)  # fmt: skip
+def cost(settings: str | None, alias: str, share: float) -> None:
+    """Measure what recording adds to a call: out of the sample, and in it.
+
+    On a LocMemCache if you name no cache; of another, the difference is the same and what
+    it is compared with is not.
+    """
+    from nearcache.lab.directories import private_directory
+    from nearcache.lab.recording_cost import cost_of_recording
+
+    entry = _entry(settings, alias)
+    scratch = private_directory()
+    try:
+        extras = cost_of_recording(entry, f"nearcache-lab:{scratch.name}", scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("ns per call")
+    for head in ("bare", "key not in sample", "key in sample", f"average at {share:g}"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for extra in extras:
+        average = extra.average_ns(share)
+        table.add_row(
+            extra.operation,
+            f"{extra.bare_ns:,.0f}",
+            _range(extra.passed_ns),
+            _range(extra.noted_ns),
+            f"{average:+,.0f} ({average / extra.bare_ns:+.1%})",
+        )
+    Console(highlight=False).print(table)
+    click.echo("added CPU: median and quartiles of rounds; values are a small dict")
+
+
+def _range(quartiles: tuple[float, float, float]) -> str:
+    low, middle, high = quartiles
+    return f"{middle:+,.0f} ({low:,.0f}\N{EN DASH}{high:,.0f})"
+
+
+def _entry(settings: str | None, alias: str) -> dict[str, Any]:
+    """The entry of CACHES, with Django ready to make a cache of it."""
+    import os
+
+    import django
+    from django.conf import settings as django_settings
+
+    if not settings:
+        if not django_settings.configured:
+            django_settings.configure()
+        django.setup()
+        backend = "django.core.cache.backends.locmem.LocMemCache"
+        return {"BACKEND": backend, "LOCATION": "nearcache lab record cost"}
+    (candidate,) = own_aliases(settings, [alias])
+    os.environ["DJANGO_SETTINGS_MODULE"] = settings
+    django.setup()
+    return dict(candidate.settings)
+
+
+# -- import --------------------------------------------------------------------------------
+
+
+@record.command("import")
+@click.argument("source", type=FILE)
+@click.option("--form", type=click.Choice(FORMS), required=True, help="What SOURCE is.")
+@click.option("--out", type=FILE, required=True, help="The recording to write.")
+@click.option(
+    "--most", type=click.IntRange(1), default=200_000, show_default=True,
+    help="Only so many requests, from the beginning.",
+)  # fmt: skip
+def import_(source: Path, form: str, out: Path, most: int) -> None:
+    """Make a recording of another trace, to look at and to replay.
+
+    twitter: the CSV of twitter/cache-trace. oracle: libCacheSim's oracleGeneral, unpacked.
+    combined: an access log of nginx or Apache.
+    """
+    from nearcache.lab.traces import import_trace
+
+    done = import_trace(source, form, out, most)
+    left = ", ".join(f"{count:,} {what}" for what, count in done.skipped.most_common())
+    click.echo(f"{out}: {done.records:,} calls" + (f"; left out: {left}" if left else ""))

@@ -1,0 +1,43 @@
+"""What only ``replay`` shows: which recording it was, and whether calls began when due."""
+
+from __future__ import annotations
+
+from nearcache.lab.analysis import Analysis
+from nearcache.lab.views import Table, Views
+
+LATE = 0.01  # of calls: more, and latencies are those of the generator
+
+
+def views(analysis: Analysis) -> Views:
+    said = analysis.sample.about.get("recording")
+    sentences = [said] if said else []
+    table = _timing(analysis)
+    return Views(sentences=sentences, parts=(table,) if table else ())
+
+
+def _timing(analysis: Analysis) -> Table | None:
+    """At a fixed rate: how late calls began through no fault of the cache."""
+    rows = []
+    for entry in analysis.contenders:
+        cell = analysis.sample.cells.get((entry.name, "call", "recording"))
+        if cell is None or "late_share" not in cell.measures:
+            continue
+        found = {name: series.median for name, series in cell.measures.items()}
+        late = found["late_share"]
+        verdict = "the generator was late" if late > LATE else ""
+        rows.append(
+            [
+                entry.name,
+                f"{found['offered_rate']:,.0f}",
+                f"{late:.1%}",
+                f"{found['dropped_share']:.1%}",
+                f"{found.get('service_time', 0) / 1000:,.1f}",
+                verdict,
+            ]
+        )
+    if not rows:
+        return None
+    head = ["", "calls/s", "began late", "never began", "service µs", ""]
+    note = "The median above counts from when a call was due; service time from when it began."
+    title = "Calls when they were due"
+    return Table(title=title, head=head, rows=rows, text_columns=(0, 5), note=note)

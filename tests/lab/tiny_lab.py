@@ -1,0 +1,36 @@
+"""``python -m tests.lab.tiny_lab run one two``: the command line with two small experiments.
+
+The real ones start dozens of processes; what is tested is what happens between them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from nearcache.cli import main
+from nearcache.lab import experiments
+from nearcache.lab.candidates import choose
+from nearcache.lab.experiments.backends import BACKENDS
+from nearcache.lab.model import Plan
+
+PLAN = Plan(repetitions=1, rounds=2, phase_ms=1, time_limit_s=5, resamples=50)
+
+
+def tiny(name: str, *candidates: str) -> None:
+    experiments.EXPERIMENTS[name] = replace(
+        BACKENDS,
+        name=name,
+        candidates=choose(BACKENDS.candidates, ["locmem", *candidates]),
+        operations=BACKENDS.operations[:1],
+        default_payloads=("S",),
+        plans={"quick": PLAN, "full": PLAN},
+    )
+
+
+if __name__ == "__main__":
+    experiments.EXPERIMENTS.clear()
+    tiny("one")
+    tiny("two", "filebased")
+    tiny("broken", "redis-python-unix")  # where --redis-server is no server
+    main(["lab", *sys.argv[1:]])
