@@ -305,7 +305,7 @@ def own_cores(sample: Sample) -> Outcome:
 
 def overhead(sample: Sample) -> Outcome | None:
     cost = sample.about.get("overhead") or {}
-    if not cost:
+    if "batch_below_ns" not in cost:
         return None
     below_us = cost["batch_below_ns"] / 1000
     in_batch = cost["batch_below_ns"] > SHORT_OPERATION_NS

@@ -165,7 +165,7 @@ class WarmupSubject(AliasSubject):
 
 def _hot(name: str, found: Refill, limit_s: float) -> Phase:
     hot_ns = found.hot_ns(*WINDOWS[name])
-    phase = Phase(name, calls=len(found.requests))
+    phase = Phase(name, calls=1)  # one refill: the requests in it are counted in "computed"
     if hot_ns is None:
         phase.outcomes[f"not within {limit_s:g} s"] = 1
         return phase
