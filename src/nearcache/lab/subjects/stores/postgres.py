@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal
 
+from nearcache.lab.proof import TreatmentNotApplied
 from nearcache.lab.servers.postgres import connection_string
 from nearcache.lab.subjects.stores.contract import Durability, Store, WrongDurability
 
@@ -164,7 +165,7 @@ class DriverStore(Store):
             prepare=False,
         ).fetchone()[0]
         if bool(statements) != self.prepared:
-            raise WrongDurability(f"{statements} statements are prepared on the server")
+            raise TreatmentNotApplied(f"{statements} statements are prepared on the server")
         return {
             "column": self._column_type(),
             "statements": "prepared on the server" if self.prepared else "sent as text each time",
