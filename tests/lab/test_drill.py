@@ -13,12 +13,13 @@ import pytest
 
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.driver import measure
-from nearcache.lab.experiments.drill import DRILL, LOCMEM
+from nearcache.lab.experiments.drill import DRILL, LOCMEM, PASSWORD
 from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase
+from nearcache.lab.messages import Phase, Setup
 from nearcache.lab.model import Candidate, Plan
 from nearcache.lab.sample import Sample
-from nearcache.lab.subjects.drill import Case, Seen, outcome
+from nearcache.lab.servers.own import OwnServer
+from nearcache.lab.subjects.drill import Case, DrillSubject, NotHealthy, Seen, outcome
 from nearcache.lab.subjects.drill_patient import BLOCKS, Patient, Reply
 from nearcache.lab.views import Grid, Table
 from nearcache.lab.views.drill import SEVERITY, class_of, outcomes_of, views, worst
@@ -111,6 +112,31 @@ def test_who_met_the_fault_gets_through_when_the_server_is_back(sample: Sample) 
     for fault in ("stopped", "frozen", "full", "password"):
         assert words_of(sample, "redis", "recovery", fault) == "works"
     assert words_of(sample, "python-memcached", "recovery", "stopped") == "not within 1.5 s"
+
+
+def test_the_proof_names_the_class_that_was_drilled(sample: Sample) -> None:
+    proof = sample.candidates["redis"].proof
+    assert proof["backend"] == "django.core.cache.backends.redis.RedisCache"
+    assert proof["server"].endswith("its own")
+
+
+def test_a_fault_that_has_no_effect_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("redis-server")
+    setup = Setup(DRILL.candidates[0], "", {}, str(tmp_path), "n", 1, "", cpu=0)
+    subject = DrillSubject(setup)
+    with OwnServer(setup, "redis") as server:
+        subject.server = server
+        subject._give_password(PASSWORD)
+        with pytest.raises(NotHealthy, match="the server is as before"):
+            subject._prove_broken("frozen")
+        server.freeze()
+        subject._prove_broken("frozen")
+        server.thaw()
+    with pytest.raises(NotHealthy):
+        subject._prove_broken("frozen")  # it is gone, which is another fault
+    subject._prove_broken("stopped")
 
 
 def test_a_backend_that_keeps_nothing_is_no_candidate_at_all(sample: Sample) -> None:

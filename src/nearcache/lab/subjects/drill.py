@@ -21,11 +21,13 @@ from typing import Any
 from nearcache.lab.candidates import fill
 from nearcache.lab.experiments.drill import OF_SERVERS, PASSWORD
 from nearcache.lab.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.servers import ask
 from nearcache.lab.servers.own import OwnServer
 from nearcache.lab.subjects import Subject
 from nearcache.lab.subjects.drill_patient import BLOCKS, LOADED, UNPICKLABLE, Patient, Reply
 
 HEALTHY_LIMIT_S = 10.0
+PROOF_TIMEOUT_S = 0.2  # of a server that must not answer
 RECOVERY_LIMITS = 3  # times the limit of an operation
 POLL_S = 0.005
 TIMEOUT_S = 600
@@ -84,10 +86,9 @@ class DrillSubject(Subject):
             self.server.start()
             self._give_password(PASSWORD)
         self._configure()
-        proof = {"backend": self.candidate.settings["BACKEND"]}
+        proof = {"backend": self._demand_health()}
         if self.server:
             proof["server"] = f"{self.server.kind} {self.server.version}, its own"
-        self._demand_health()
         return proof
 
     def visit(self, visit: Visit) -> Visited:
@@ -170,6 +171,22 @@ class DrillSubject(Subject):
             self._configure_redis(maxmemory=1)  # less than it has: it takes no more
         elif fault == "password":
             self._give_password("another", PASSWORD)
+        self._prove_broken(fault)
+
+    def _prove_broken(self, fault: str) -> None:
+        """A server that answers as ever would make every backend look honest."""
+        assert self.server
+        try:
+            answer = ask(self.server.port, b"PING\r\n", PROOF_TIMEOUT_S)
+        except TimeoutError:
+            is_broken = fault == "frozen"
+        except OSError:
+            is_broken = fault == "stopped"
+        else:
+            # CONFIG SET has made these two, or raised; here it is seen that the server lives.
+            is_broken = fault in ("full", "password") and b"NOAUTH" in answer
+        if not is_broken:
+            raise NotHealthy(f"the fault {fault!r} was made, and the server is as before")
 
     def _mend_and_wait(
         self, fault: str, waiting: Patient, visit: Visit, limit_s: float
@@ -298,7 +315,8 @@ class DrillSubject(Subject):
         self.server.start()
         self._give_password(PASSWORD)
 
-    def _demand_health(self) -> None:
+    def _demand_health(self) -> str:
+        """Prove that it works, and load what it needs. Returns the class that was used."""
         patient = self._patient()
         self._store(patient, AWAITED)
         patient.call("delete", AWAITED.key, limit_s=HEALTHY_LIMIT_S)
@@ -306,10 +324,12 @@ class DrillSubject(Subject):
         if left.error or left.value is not None:
             raise NotHealthy(f"a deleted key still answers ({left})")
         # Patients are forked from here, and what they import is not what is timed.
-        for name in patient.call(LOADED, limit_s=HEALTHY_LIMIT_S).value:
+        backend, modules = patient.call(LOADED, limit_s=HEALTHY_LIMIT_S).value
+        for name in modules:
             with suppress(ImportError):
                 import_module(name)
         self._dismiss()
+        return str(backend)
 
     def _give_password(self, new: str, old: str = "") -> None:
         if self.server and self.server.kind == "redis":

@@ -47,7 +47,7 @@ class Unpicklable:
         raise TypeError("this object cannot be pickled")
 
 
-LOADED = "<modules>"  # no method: asks what has been imported
+LOADED = "<what is it>"  # no method: asks for the class of the cache and all modules
 UNPICKLABLE = "<unpicklable>"  # stands for one on the pipe, which pickles
 
 
@@ -117,7 +117,8 @@ def _serve(parents: Connection, pipe: Connection, open_cache: OpenCache) -> None
             os._exit(0)
         cache = cache or open_cache()
         if method == LOADED:
-            pipe.send(Reply(value=list(sys.modules)))
+            backend = f"{type(cache).__module__}.{type(cache).__qualname__}"
+            pipe.send(Reply(value=(backend, list(sys.modules))))
         else:
             pipe.send(_ask(cache, method, arguments, ears))
 
