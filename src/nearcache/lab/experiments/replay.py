@@ -43,6 +43,7 @@ REPLAY = Experiment(
     operations=(
         Operation(name="call", title="any call of the recording", as_rate=True),
         Operation(name="get"),
+        Operation(name="miss", title="get of what was not there"),
         Operation(name="set"),
         Operation(name="many", title="get_many, set_many and delete_many"),
         Operation(name="other", title="add, delete, touch, incr and so on"),

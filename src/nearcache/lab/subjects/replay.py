@@ -25,7 +25,7 @@ from nearcache.lab.companion import TIMEOUT_S
 from nearcache.lab.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.open_loop import OpenLoop, drive
 from nearcache.lab.operations import WrongAnswer
-from nearcache.lab.script import Act, Playwright, Script, Values, calls_of
+from nearcache.lab.script import MANY, Act, Playwright, Script, Values, calls_of
 from nearcache.lab.stored import Meter
 from nearcache.lab.subjects.alias import AliasSubject
 from nearcache.recording.trace import Record, read
@@ -35,7 +35,6 @@ LEARN_CALLS = 1000
 LEAST_CALLS, MOST_CALLS = 50, 4000
 MOST_SLICE_BYTES = 64 * 1024 * 1024  # of values, all made beforehand
 AT_ONCE = 50
-GROUPS = {"get": "get", "set": "set", "get_many": "many", "set_many": "many", "delete_many": "many"}
 MISSING = "nearcache-lab: nothing was there"
 PAYLOAD = "recording"
 
@@ -186,29 +185,26 @@ class Stage:
             self.cache.delete_many(names[start : start + AT_ONCE])
 
     def phases(self, visit: Visit, load: OpenLoop | None) -> list[Phase]:
-        """All calls together, and those of each kind."""
+        """All calls together, which are the same for everybody, and those of each kind."""
         times = load.response_ns if load else self.service_ns
         whole = Phase("call", samples=times, calls=len(times))
         whole.point = fmean(times) if times else None
-        whole.hits, whole.misses = self._hits()
-        if load:
-            whole.measures = load.measures(self.generator_cpu)
+        whole.measures = load.measures(self.generator_cpu) if load else {}
+        before = float(len(self.script.stored_before) + len(self.script.counters_before))
+        if before:  # every one of them was read back in set_up
+            whole.measures |= {
+                "keys_sent": (before, "count"),
+                "keys_stored": (before, "count"),
+            }
         found = {"call": whole}
         for act, took_ns in zip(self.script.acts, self.service_ns, strict=False):
-            name = GROUPS.get(act.operation, "other")
+            name = kind_of(act)
             phase = found.setdefault(name, Phase(name))
             phase.samples.append(took_ns)
             phase.calls += 1
+            phase.hits += name == "get"
+            phase.misses += name == "miss"
         return [phase for name, phase in found.items() if name in visit.operations]
-
-    def _hits(self) -> tuple[int, int]:
-        reads = [
-            spec is not None
-            for act, _ in zip(self.script.acts, self.answers, strict=False)
-            if act.operation in ("get", "get_many")
-            for spec in act.specs
-        ]
-        return sum(reads), len(reads) - sum(reads)
 
     # -- one act ---------------------------------------------------------------------------
 
@@ -260,6 +256,15 @@ class Stage:
         wanted = self.values.make(spec)
         same = type(answer) is type(wanted) and answer == wanted
         return "" if same else f"another value than was stored ({spec.kind}, {spec.size} bytes)"
+
+
+def kind_of(act: Act) -> str:
+    """The operation of the experiment that this call is one of."""
+    if act.operation == "get":
+        return "miss" if act.specs[0] is None else "get"  # a miss is fast
+    if act.operation == "set":
+        return "set"
+    return "many" if act.operation in MANY else "other"
 
 
 def _unless_missing(doing: Doing) -> Any:
