@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 RUST := scripts/with-rust
 
 .DEFAULT_GOAL := help
-.PHONY: help venv core servers newer-redis s3-server lab test test-matrix torture check format bench docs
+.PHONY: help venv core servers newer-redis s3-server lab test test-matrix torture check format bench results docs
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | expand -t 14
@@ -53,5 +53,11 @@ format: venv  ## Format Python and Rust.
 bench: core servers  ## Measure the core and the backends; see bench/.
 	@$(PYTHON) -m bench
 
-docs: core  ## Generate the pages that come from code: options and commands.
-	@$(PYTHON) scripts/generate_docs.py
+results: core servers  ## Run every experiment in full, and keep the results in bench/results (an hour).
+	@rm -rf results/full
+	@.venv/bin/nearcache lab run --all --out results/full
+	@$(PYTHON) -m scripts.results_page results/full/run-*
+	@$(PYTHON) -m scripts.generate_docs
+
+docs: core  ## Generate the pages that come from code and from kept results.
+	@$(PYTHON) -m scripts.generate_docs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +14,7 @@ from nearcache.lab.analysis import Analysis
 from nearcache.lab.sample import Sample, read_sample
 
 from .conftest import need
+from .schema import SCHEMA, faults
 from .test_cli import lab
 
 
@@ -78,6 +80,11 @@ def test_the_file_says_how_to_repeat_the_run_and_on_what_it_was_made(
     assert sample.about["machine"]["kernel"]
 
 
+def test_the_file_keeps_to_its_schema(run: tuple[str, Sample, str]) -> None:
+    _, sample, _ = run
+    assert faults(json.loads(sample.to_text()), SCHEMA) == []
+
+
 def test_the_terminal_report_fits_its_width_and_has_its_parts(
     run: tuple[str, Sample, str],
 ) -> None:
@@ -131,7 +138,7 @@ def test_a_report_can_be_printed_again_in_80_columns(
     monkeypatch.setenv("COLUMNS", "80")
     result = lab("report", str(path), "--operation", "set", "--payload", "H")
     assert result.returncode == 0, result.stderr
-    assert "set of a 10 kB HTML fragment (H)" in result.stdout
+    assert "set: 10 kB HTML fragment (H), µs" in result.stdout
 
 
 def test_an_alias_of_the_users_own_settings_is_measured_and_nothing_is_left_in_it(

@@ -8,7 +8,6 @@ import json
 import re
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,51 +19,10 @@ from nearcache.lab.reports.html import render
 from nearcache.lab.sample import FORMAT, read_sample
 
 from .made_up import HOSTILE, candidate, crowd, endings, experiment, fill, measured, rates, sizes
+from .schema import SCHEMA, faults
 from .test_cli import lab
 
 SHAPES = {"crowd": lambda: crowd(4), "rates": rates, "sizes": sizes, "endings": endings}
-SCHEMA = json.loads((Path(markdown.__file__).parents[1] / "sample.schema.json").read_text())
-TYPES: dict[str, Any] = {
-    "object": dict, "array": list, "string": str, "integer": int, "number": (int, float),
-    "boolean": bool, "null": type(None),
-}  # fmt: skip
-
-
-def faults(value: Any, schema: dict[str, Any], where: str = "$") -> list[str]:
-    """Where ``value`` breaks ``schema``: as much of JSON Schema as our schema uses."""
-    if "$ref" in schema:
-        return faults(value, SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], where)
-    known = schema.get("enum", [schema["const"]] if "const" in schema else [value])
-    if value not in known:
-        return [f"{where} is {value!r}"]
-    wanted = schema.get("type", [])
-    kinds = tuple(TYPES[name] for name in ([wanted] if isinstance(wanted, str) else wanted))
-    if kinds and (not isinstance(value, kinds) or (value is True and bool not in kinds)):
-        return [f"{where} is a {type(value).__name__}"]
-    if isinstance(value, dict):
-        return _faults_of_object(value, schema, where)
-    if isinstance(value, list):
-        rules = [*schema.get("prefixItems", []), *[schema.get("items", {})] * len(value)]
-        pairs = enumerate(zip(value, rules, strict=False))
-        return [f for n, (item, rule) in pairs for f in faults(item, rule, f"{where}[{n}]")]
-    return _faults_of_plain(value, schema, where)
-
-
-def _faults_of_object(value: dict[str, Any], schema: dict[str, Any], where: str) -> list[str]:
-    found = [f"{where} lacks {name}" for name in schema.get("required", []) if name not in value]
-    for name, item in value.items():
-        rule = schema.get("properties", {}).get(name, schema.get("additionalProperties", {}))
-        found += faults(item, rule, f"{where}.{name}")
-    return found
-
-
-def _faults_of_plain(value: Any, schema: dict[str, Any], where: str) -> list[str]:
-    if "pattern" in schema and not re.search(schema["pattern"], value):
-        return [f"{where} does not match"]
-    bounds = [schema[name] for name in ("minimum", "exclusiveMinimum") if name in schema]
-    if bounds and (value < bounds[0] or value == schema.get("exclusiveMinimum")):
-        return [f"{where} is too small"]
-    return []
 
 
 @pytest.mark.parametrize("shape", SHAPES)
