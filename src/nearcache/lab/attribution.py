@@ -36,7 +36,6 @@ LEAST_CALLS, MOST_CALLS = 5, 300
 KEYS = 5
 
 Coder = Callable[[Any], Any]
-NUMBERS: tuple[str, ...] = ("client_cpu", "server_cpu")
 
 
 @dataclass(frozen=True)

@@ -195,17 +195,18 @@ def twins(sample: Sample) -> Outcome:
 
 def drift(sample: Sample) -> Outcome | None:
     """The machine was the same at the end: those measured twice did not become slower."""
-    pairs = [e for e in sample.candidates.values() if e.state == "measured" and e.twin_of]
-    arms = [[e.name, e.twin_of] for e in pairs] or [[sample.about["baseline"]]]
+    measured = [e for e in sample.candidates.values() if e.state == "measured"]
+    arms = [[e.name, e.twin_of] for e in measured if e.twin_of] or [[sample.about["baseline"]]]
     problems, seen = [], []
     for names in arms:
-        found = trend_of(_levels(sample, {name for name in names if name}))
+        found = trend_of(_levels(sample, set(names)))
         if found is None or found.rounds < 6:
             continue
         seen.append(f"{names[-1]} {found.change:+.1%}")
         if found.p < DRIFT_P and abs(found.log_change) > DRIFT_MOST:
+            who = names[-1] + (" and its twin" if len(names) > 1 else "")
             text = f"took {found.change:+.0%} at the end of a set of rounds, beside its start"
-            problems.append(Problem(f"{names[-1]} and its twin {text}: the machine drifted"))
+            problems.append(Problem(f"{who} {text}: the machine drifted"))
     if not seen:
         return None
     return Outcome(f"from the first to the last round: {', '.join(seen)}", problems)

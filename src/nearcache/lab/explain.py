@@ -7,11 +7,11 @@ whole cannot save a half. Saying so answers what three of the seeds were left wo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 
 from nearcache.lab.analysis import Analysis, Contrast
 from nearcache.lab.model import NO_PAYLOAD
-from nearcache.lab.sample import Cell, Series
+from nearcache.lab.sample import Series
 from nearcache.lab.units import quantity
 
 NAMED = 0.1  # parts below this share of the whole are not worth a word
@@ -100,12 +100,6 @@ def explanations(analysis: Analysis, operation: str = "get") -> list[str]:
     pairs = [pair for found in analysis.contrasts.values() for pair in found]
     found = [explain_pair(analysis, pair, operation, payload) for pair in pairs]
     return [sentence for sentence in found if sentence]
-
-
-def cpu_of(cell: Cell, name: str) -> float | None:
-    """``client_cpu`` or ``server_cpu`` of a cell: ns for each operation; None if unknown."""
-    series = cell.measures.get(name)
-    return fmean(_values(series)) if series else None
 
 
 def _largest_change(a: Split, b: Split) -> tuple[str, float]:

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 
 from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.claims import ClaimResult
+from nearcache.lab.evidence import EVIDENCE
 from nearcache.lab.explain import explain_one
 from nearcache.lab.findings import Check
 from nearcache.lab.model import NO_PAYLOAD
@@ -277,7 +278,8 @@ def _share(times: int, calls: int) -> str:
 def measures(sheet: Sheet) -> Table | None:
     """The secondary numbers of one cell; never ranked."""
     cells = {row.entry.name: row.cell for row in sheet.rows}
-    names = list(dict.fromkeys(name for cell in cells.values() for name in cell.measures))
+    seen = dict.fromkeys(name for cell in cells.values() for name in cell.measures)
+    names = [name for name in seen if name not in EVIDENCE]  # the badge has those
     if not names:
         return None
     scales = {name: _measure_scale(name, list(cells.values())) for name in names}
