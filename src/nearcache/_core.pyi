@@ -1,7 +1,9 @@
 """Types of the native module (crates/nearcache-python)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypedDict
+
+from typing_extensions import Buffer
 
 LAYOUT_VERSION: int  # of the data file; in its name
 
@@ -203,3 +205,186 @@ class RedisCommands(CacheArguments):
         """The value of a reply; the default if there is none, or it cannot be read."""
     def _values(self, keys: Sequence[Any], replies: Sequence[bytes | None], /) -> dict[Any, Any]:
         """The values by key, without the missing and those that cannot be read."""
+
+class NginxCount(TypedDict):
+    requests: int
+    bytes: int  # sent to clients, as $body_bytes_sent or $bytes_sent has them
+    upstream_us: int  # sum of $upstream_response_time
+    request_us: int  # sum of $request_time
+
+class NginxWhy(TypedDict):
+    requests: int
+    upstream_us: int
+
+class NginxWaits(TypedDict):
+    requests: int
+    waited_us: int
+
+class NginxTally(NginxCount):
+    """The sums of one location, URL group or hour, or of everything."""
+
+    statuses: dict[str, NginxCount]
+    """By cache status, only those that occur: ``HIT``, ``MISS``, ``EXPIRED``, ``BYPASS``, ``STALE``,
+    ``UPDATING``, ``REVALIDATED``; ``-``: no cache took part; ``?``: a word that nginx does not
+    write; ``""``: the line does not say."""
+    cacheable: int
+    """Requests that a cache served, or could have: all with a cache status, less those that
+    are uncacheable (see `why`)."""
+    fetch_us: list[tuple[int, int]]
+    """Histogram of the upstream time of MISS and EXPIRED, ascending: (mean of the bucket in us,
+    requests). Buckets are 1/32 of a power of two wide. Of `$request_time` if the log has no
+    upstream time: see `NginxResult.fetch_from`."""
+    why: dict[str, NginxWhy]
+    """Requests that were not served from the cache, by reason; only those that occur.
+
+    From the key's past (estimates if `keys.rate` is below 1):
+
+    * ``compulsory``: its first request in this log
+    * ``expired``: status EXPIRED or REVALIDATED, or gone and older than its TTL anyway
+    * ``inactive``: fresh, but nobody had asked for longer than `inactive_s`
+    * ``evicted``: fresh and asked for within `inactive_s`, yet gone (max_size, the zone, a purge)
+    * ``dropped``: fresh yet gone; `inactive_s` is not known, so one of the two above
+    * ``fragmented``: a fresh copy lay under another spelling; which: `NginxResult.spellings`
+    * ``variant``: a fresh copy lay there for other request headers (Vary)
+    * ``duplicate``: another fetch of the same key was under way: a stampede
+    * ``min_uses``: not asked for often enough to be stored
+    * ``never_stored``: asked for before, never seen to come from the cache; the log does not say
+      why (the response forbids it, or nothing sets a TTL)
+
+    Uncacheable, because of:
+
+    * ``set_cookie``, ``private``, ``no_store``, ``no_cache`` (Cache-Control), ``vary`` (``*``, or
+      longer than nginx stores), ``status``, ``no_ttl`` (nothing gives a lifetime, or it is 0)
+    * ``method`` (not GET or HEAD), ``bypass``, ``authorization`` (bypassed, and sent one)
+
+    And:
+
+    * ``no_cache_here``: asked upstream, and no cache took part (status ``-``)
+    * ``unknown``: asked upstream for all we know; the log has no cache status
+    """
+    lock_waits: NginxWaits
+    """Requests that waited for another one's fetch (cache_lock): a HIT that began before its copy
+    was stored, or a MISS during another fetch that took 0.5 s longer than its upstream.
+    Estimates if `keys.rate` is below 1."""
+
+class NginxLocation(NginxTally):
+    kind: str | None  # as given; None for what matches none, which comes last
+    pattern: str | None
+
+class NginxGroup(NginxTally):
+    name: str  # "/song/<n>/?q"; "(other)" once there are `max_groups`
+    location: int  # position in `NginxResult.locations`
+
+class NginxHour(NginxTally):
+    start_s: int | None  # Unix time; None: lines without a time, or beyond 20,000 hours
+    served: list[tuple[int, int]]
+    """(position in `NginxResult.groups`, requests served from the cache); -1 for a group once a
+    million such pairs are kept."""
+
+class NginxTop(TypedDict):
+    """A URL that was often missed. The true figures are at most `error` higher than `weight`."""
+
+    url: str  # of its first request, cut to 500 bytes
+    group: int  # position in `NginxResult.groups`
+    weight: int  # in the unit of `NginxResult.ranked_by`: at least so much
+    error: int
+    requests: int  # not served from the cache, since it is on the list
+    upstream_us: int  # likewise
+    why: dict[str, int]  # requests by class
+
+class NginxLengths(TypedDict):
+    """What values an argument (or part of the path) had. Lengths are characters, decoded."""
+
+    requests: int  # that had it
+    absent: int  # that had not
+    distinct: int  # values, estimated (HyperLogLog, standard error 1.6 %)
+    by_length: list[tuple[int, int, int, int, int]]
+    """(length, requests, of these served from the cache, upstream_us, distinct values), ascending;
+    the last possible length, 1024, stands for all that are longer, too."""
+
+class NginxKeys(TypedDict):
+    kept: int  # keys whose past is remembered
+    distinct: int  # kept / rate
+    rate: float  # 1.0 until there are `max_keys`; then one of 1/2, 1/4 ... of all keys is followed
+    text: str  # what stands for the key: "key", "scheme+host+uri", "host+uri", "uri"
+
+class NginxResult(TypedDict):
+    lines: int  # without empty ones
+    bytes_read: int
+    bad: int  # lines that do not fit the format
+    bad_examples: list[tuple[int, str]]  # the first five: number of the line, its beginning
+    first_us: int | None  # when the first and last request ended, microseconds since 1970
+    last_us: int | None
+    backwards: int  # lines more than a minute older than one before: files in wrong order?
+    says: dict[str, bool]
+    """Which fields at least one line had (be it as ``-``): time, milliseconds, method, uri, host,
+    scheme, status, bytes, request_time, upstream_time, cache_status, upstream_bytes, key,
+    cache_control, accel_expires, expires, vary, set_cookie, accept_encoding, content_type,
+    authorization, cookie, upstream_status."""
+    fetch_from: str | None  # "upstream_time", "request_time", or None: the log has no times
+    total: NginxTally
+    locations: list[NginxLocation]  # in the order given, then what matches none
+    groups: list[NginxGroup]  # in the order of their first request
+    hours: list[NginxHour]  # ascending
+    ranked_by: str  # what `top` is ranked by: "upstream_us", "request_us" or "requests"
+    top: list[NginxTop]  # heaviest first, at most 1,000
+    spellings: dict[str, NginxWhy]
+    """Of `why["fragmented"]`, by what differs: ``case``, ``order`` (of arguments), ``tracking``
+    (utm_*, fbclid ...), ``encoding`` (%41, +, spaces at the ends). One request may be in several."""
+    lengths: NginxLengths | None  # if an argument or part was asked for
+    keys: NginxKeys
+
+class NginxLog:
+    """One pass over access logs of nginx: every figure of `report`, `misses` and `queries`.
+
+    Memory is bounded whatever is fed: 10 kB a URL group at most, about 110 bytes a key, and the
+    tables named in :class:`NginxResult`. No bytes raise: a line that does not fit is counted.
+    Thread-safe; one call at a time works.
+    """
+
+    def __new__(
+        cls,
+        log_format: str,
+        *,
+        key: str | None = None,
+        locations: Sequence[tuple[str, str]] = (),
+        groups: Sequence[tuple[str, str]] = (),
+        argument: str | None = None,
+        path_part: int | None = None,
+        under: str | None = None,
+        ttl_s: float | None = None,
+        inactive_s: float | None = None,
+        min_uses: int = 1,
+        ignore_headers: Sequence[str] = (),
+        max_keys: int = 900_000,
+        max_groups: int = 10_000,
+        utc_offset_s: int = 0,
+    ) -> NginxLog:
+        """Raises NginxError if the format, or a regular expression, cannot be used.
+
+        Args:
+            log_format: the text of a ``log_format``, ``"combined"``, or ``"json"`` for JSON lines.
+            key: the variable that holds the cache key, without ``$``. ``cl_key`` and ``cache_key``
+                are known.
+            locations: (kind, pattern) as in nginx: ``"="``, ``"^~"``, ``""``, ``"~"``, ``"~*"``; matched as nginx
+                does, against the decoded path. Regular expressions are Rust's with look-around.
+            groups: (regular expression, name), searched in the target as logged; the first that
+                matches names the group. What none matches is grouped by its shape.
+            argument: whose lengths are counted; its first occurrence in a request.
+            path_part: or the part of the path, from 1. Not both.
+            under: only for paths that begin so.
+            ttl_s: of ``*_cache_valid`` for 200, 301 and 302; 0: there is none; None: not known.
+            inactive_s: of ``*_cache_path``; None: not known.
+            min_uses: of ``*_cache_min_uses``.
+            ignore_headers: of ``*_ignore_headers``.
+            max_keys: beyond it keys are sampled by hash; see `NginxKeys.rate`.
+            utc_offset_s: where hours begin.
+        """
+    def feed(self, data: Buffer) -> None:
+        """Takes the next bytes of the log, cut anywhere. Others run meanwhile (no GIL)."""
+    def new_file(self) -> None:
+        """The next bytes are of another file: a last line without newline ends here."""
+    def finish(self) -> None:
+        """The log has ended. More may be fed nevertheless."""
+    def result(self) -> NginxResult:
+        """What was found so far."""
