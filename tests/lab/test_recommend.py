@@ -147,7 +147,12 @@ def test_shared_memory_without_pickle_needs_no_codec_that_was_measured() -> None
 def own_values(fate: str) -> Sample:
     """A run on the user's own values, of which JSON does this."""
     facts = {
-        name: {**FACTS[name], "stored own": "as ever", "tried own": "9 of 9 values"}
+        name: {
+            **FACTS[name],
+            "stored own": "as ever",
+            "tried own": "9 of 9 values",
+            "types in own": "dict, str",
+        }
         for name in NAMES
     }
     if fate:
@@ -168,6 +173,7 @@ def test_the_users_own_values_decide_which_types_count() -> None:
     assert "your values do not come back" in refused.refused[JSON]
     reasons = " ".join(advise(of(codecs=own_values("")), Needs()).reasons)
     assert "Your own values come back as what they were (9 of 9 values)" in reasons
+    assert "They hold: dict, str." in reasons
 
 
 def test_types_that_nobody_tried_are_not_taken_on_trust() -> None:
@@ -188,6 +194,15 @@ def test_void_numbers_are_never_recommended() -> None:
     assert PLAIN not in advise(of(backends, codecs), Needs(reach="network")).chosen
     codecs.about["steal_share"] = 0.5
     assert advise(of(codecs=codecs), Needs()).block == ""
+
+
+def test_a_backend_that_changes_types_is_not_recommended_either() -> None:
+    sample = backends_sample({FAR: 60.0, "pymemcache-tcp": 5.0})
+    sample.candidates["pymemcache-tcp"].facts = {"keeps": "str", "changes": "bool becomes int"}
+    advice = advise(of(sample), Needs(reach="network"))
+    assert advice.chosen == [FAR]
+    assert advice.refused["pymemcache-tcp"] == "it changes types: bool"
+    assert recommend(Analysis(sample)).chosen == FAR
 
 
 def test_a_cache_that_lies_about_its_server_is_put_aside() -> None:

@@ -155,7 +155,9 @@ def _reasons(field: _Field, entry: Entry, cost_ns: float, link: Link) -> list[st
 def _say_types(analysis: Analysis, entry: Entry) -> str:
     if own := own_payloads(analysis):
         tried = [entry.facts.get(f"tried {payload}", "") for payload in own]
-        return f"Your own values come back as what they were ({', '.join(filter(None, tried))})."
+        types = {name for p in own for name in entry.facts.get(f"types in {p}", "").split(", ")}
+        text = f"Your own values come back as what they were ({', '.join(filter(None, tried))})"
+        return f"{text}. They hold: {', '.join(sorted(filter(None, types)))}."
     fates = fates_in(entry.facts)
     refused = [name for name, fate in fates.items() if fate != EXACT]
     text = f"{kept_types(entry)} of {len(fates)} types that were tried come back as what they were"

@@ -139,11 +139,12 @@ def facts_of(fates: Mapping[str, str]) -> dict[str, str]:
         word: [f"{name} {fate}" for name, fate in fates.items() if fate.startswith(word)]
         for word in ("becomes", "refused")
     }
-    return {
+    said = {
         "keeps": ", ".join(kept),
         "changes": "; ".join(lost["becomes"]),
         "refuses": "; ".join(lost["refused"]),
     }
+    return {fact: text for fact, text in said.items() if text}
 
 
 def fates_in(facts: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearcache.lab.admission import Needs, reader_refusal, refusal
+from nearcache.lab.admission import Needs, reader_refusal, refusal, types_refusal
 from nearcache.lab.analysis import Analysis, Rank
 from nearcache.lab.codec_choice import Choice, choose_codec
 from nearcache.lab.failures import badness, drilled, failures, lie
@@ -108,7 +108,7 @@ def _choose_backend(evidence: Evidence, needs: Needs, advice: Advice) -> Entry |
 
 
 def _backend_refusal(analysis: Analysis, entry: Entry, needs: Needs) -> str:
-    if why := refusal(analysis, entry, needs):
+    if why := refusal(analysis, entry, needs) or types_refusal(analysis, entry):
         return why
     backend = str(entry.recommended.get("BACKEND", ""))
     if needs.of_codec and entry.recommended and not backend.startswith(TAKES_CODEC):
@@ -148,7 +148,7 @@ def _other_reaches(analysis: Analysis, winner: Rank, needs: Needs) -> list[str]:
         if reach == needs.reach:
             continue
         other = Needs(reach=reach)  # type: ignore[arg-type]
-        field = [r for r in analysis.ranking if not refusal(analysis, r.entry, other)]
+        field = [r for r in analysis.ranking if not _backend_refusal(analysis, r.entry, other)]
         if field and field[0].entry.name != winner.entry.name:
             cost = quantity(field[0].cost_ns, "ns")
             found.append(f"{condition}: {field[0].entry.name}, {cost}.")
