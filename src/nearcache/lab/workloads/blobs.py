@@ -44,21 +44,21 @@ class Blob(Payload):
 
 class Blob1k(Blob):
     letter = "1k"
-    title = "1 kB of JSON"
+    title = "1 kB JSON blob"
     size_bytes = 1_000
     key_count = 30
 
 
 class Blob10k(Blob):
     letter = "10k"
-    title = "10 kB of JSON"
+    title = "10 kB JSON blob"
     size_bytes = 10_000
     key_count = 30
 
 
 class Blob100k(Blob):
     letter = "100k"
-    title = "100 kB of JSON"
+    title = "100 kB JSON blob"
     size_bytes = 100_000
     key_count = 10
 
