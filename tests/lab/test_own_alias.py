@@ -120,6 +120,7 @@ def test_a_redis_of_the_user_s_is_left_as_it_was_and_its_password_nowhere(
     entry = read_sample(path).candidates["default"]
     assert entry.state == "measured"
     assert entry.reach == "network"
+    assert entry.stored["S"][1] == "MEMORY USAGE"
     everything = path.read_text() + path.with_suffix(".html").read_text()
     assert "hunter22" not in everything + result.stdout + result.stderr
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nearcache.backends import SharedMemoryCache
 from nearcache.errors import LabError
 from nearcache.lab.recordings import portrait, reuse_distances
 from nearcache.lab.traces import Imported, import_trace
@@ -198,16 +199,17 @@ def test_the_cost_of_recording_is_printed_for_both_kinds_of_calls() -> None:
     assert [line.split()[0] for line in lines[1:3]] == ["set", "get"]
 
 
-def test_the_cost_is_measured_on_a_cache_of_the_user_s(
+def test_the_cost_is_measured_on_a_cache_of_the_user_s_and_leaves_nothing_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = tmp_path / "cache"
+    tmp_path.chmod(0o700)
+    entry = {"BACKEND": "nearcache.backends.SharedMemoryCache", "LOCATION": str(tmp_path / "c")}
     (tmp_path / "ownsettings.py").write_text(
-        "SECRET_KEY = 'x'\n"
-        "CACHES = {'default': {'BACKEND': 'django.core.cache.backends.filebased.FileBasedCache',"
-        f" 'LOCATION': {str(cache)!r}}}}}\n"
+        f"SECRET_KEY = 'x'\nCACHES = {{'default': {entry!r}}}\n"
     )
     monkeypatch.chdir(tmp_path)
     result = lab("record", "cost", "--settings", "ownsettings")
     assert result.returncode == 0, result.stderr
-    assert not list(cache.glob("*.djcache"))
+    assert (tmp_path / "c.lock").exists()
+    cache = SharedMemoryCache(entry["LOCATION"], {})
+    assert list(cache.iter_keys("*")) == []

@@ -20,7 +20,7 @@ from nearcache.errors import LabError
 from nearcache.lab.workloads.small_dict import SmallDict
 
 CALLS = 100
-ROUNDS = 60
+ROUNDS = 40
 TIMEOUT_S = 600
 SALT = "nearcache lab record cost"  # of a recording that is deleted at once
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import sqlite3
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
@@ -35,6 +35,9 @@ class Meter:
             return max(0, read() - self._before) / len(keys), how
         if self._candidate.server == "redis":
             return _redis_memory(self._cache, self._candidate, keys), "MEMORY USAGE"
+        if self._candidate.settings_module and _is_redis_url(self._candidate.settings):
+            with suppress(Exception):  # a user's server may not let us ask, or not from here
+                return _redis_memory(self._cache, self._candidate, keys), "MEMORY USAGE"
         if hasattr(self._cache, "_cache") and isinstance(self._cache._cache, dict):
             return _process_memory(self._cache, keys), "size in process memory"
         return float(len(pickle.dumps(sample, pickle.HIGHEST_PROTOCOL))), "pickled size"
@@ -111,6 +114,11 @@ def _redis_memory(cache: Any, candidate: Candidate, keys: Sequence[str]) -> floa
     with redis.Redis.from_url(candidate.settings["LOCATION"]) as client:
         sizes = [client.memory_usage(str(cache.make_key(key)), samples=0) for key in keys]
     return sum(size or 0 for size in sizes) / len(keys)
+
+
+def _is_redis_url(settings: Mapping[str, Any]) -> bool:
+    location = settings.get("LOCATION")
+    return isinstance(location, str) and location.startswith(("redis://", "rediss://", "unix://"))
 
 
 def _process_memory(cache: Any, keys: Sequence[str]) -> float:
