@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.reports import svg, tables
 from nearcache.lab.reports.colours import colours_of
 from nearcache.lab.reports.page_data import as_script, page_data
@@ -32,6 +32,7 @@ from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
 SCRIPTS = ("uplot/uPlot.iife.min.js", "page/charts.js", "page/page.js")
 STYLES = ("uplot/uPlot.min.css", "page/style.css")
+VOID_COLOUR = "#94a3b855"
 LONG = 34  # characters; longer text in a table wraps
 MAP_COLOURS = ("#3b82f633", "#f59e0b33", "#10b98133", "#ef444433", "#8b5cf633", "#06b6d433",
                "#ec489933", "#84cc1633", "#a1620733", "#64748b33")  # fmt: skip
@@ -170,10 +171,15 @@ def _sheet(sheet: Sheet, colours: dict[str, str]) -> SheetView:
         title=sheet.title,
         unit=sheet.scale.suffix,
         table=tables.cell_table(sheet, columns),
-        bars=[(f"{100 * row.cost / longest:.3g}", colours[row.entry.name]) for row in sheet.rows],
+        bars=[_bar(row, longest, colours) for row in sheet.rows],
         measures=tables.measures(sheet),
         parts=tables.parts(sheet),
     )
+
+
+def _bar(row: Row, longest: float, colours: dict[str, str]) -> tuple[str, str]:
+    colour = VOID_COLOUR if row.void else colours[row.entry.name]
+    return f"{100 * row.cost / longest:.3g}", colour
 
 
 def _parts(found: Sequence[Table | Chart | Grid], colours: dict[str, str]) -> list[PartView]:

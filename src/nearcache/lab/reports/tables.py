@@ -26,7 +26,7 @@ from nearcache.lab.views import Grey, Strong, Table
 NONE = Grey(NOTHING)
 NOT_APPLICABLE = "not applicable"
 COUNTS = ("samples", "hits", "misses", "errors", "refused")
-RUN_WIDTH = 10
+RUN_WIDTH, LEAST_COURSE = 10, 3
 LONGEST_IN_HEAD = 18  # of a candidate's name
 
 
@@ -184,7 +184,8 @@ def columns_of(sheet: Sheet) -> dict[str, Column]:
     if any(row.entry.stored.get(sheet.payload) for row in rows):
         columns["bytes"] = lambda row: stored_text(row.entry, sheet.payload)
     swing = swing_of([course(row.cell) for row in rows])
-    columns["run"] = lambda row: sparkline(course(row.cell), RUN_WIDTH, swing)
+    if max(len(course(row.cell)) for row in rows) >= LEAST_COURSE:
+        columns["run"] = lambda row: sparkline(course(row.cell), RUN_WIDTH, swing)
     columns["samples"] = lambda row: f"{row.cell.count:,}"
     for name in COUNTS[1:]:
         if any(getattr(row.cell, name) for row in rows):

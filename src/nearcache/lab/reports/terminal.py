@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -74,6 +75,7 @@ def _heading(analysis: Analysis) -> RenderableType:
     about = analysis.sample.about
     machine = about["machine"]
     rounds = analysis.sample.rounds
+    sets = {repetition for repetition, _ in rounds}
     return Group(
         Text(about["question"], style="bold"),
         Text(
@@ -81,12 +83,16 @@ def _heading(analysis: Analysis) -> RenderableType:
             f"kernel {machine['kernel']}"
         ),
         Text(
-            f"{len(rounds)} rounds in {len({r for r, _ in rounds})} sets of fresh processes, "
+            f"{counted(len(rounds), 'round')} in {counted(len(sets), 'set')} of fresh processes, "
             f"{about['seconds']:.0f} s, seed {about['seed']}. Client and server share CPU "
             f"{about['cpu']}."
         ),
         "",
     )
+
+
+def counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" + "s" * (count != 1)
 
 
 def _badge(analysis: Analysis) -> RenderableType:
@@ -114,11 +120,22 @@ def _sheet(sheet: Sheet, width: int, colours: bool) -> list[RenderableType]:
     columns = [head for head in tables.columns_of(sheet) if head not in unwanted]
     parts = [draw(tables.cell_table(sheet, columns), width, colours)]
     if not sheet.analysis.ranking:
-        parts.append(_sheet_bars(sheet, width))
+        parts += _sheet_bars(sheet, width)
         parts += _ties(tables.row_groups(sheet))
     seen = tables.measures(sheet)
-    parts += [draw(seen, width, colours)] if seen else []
+    parts += [draw(_first_columns(seen, width), width, colours)] if seen else []
     return [*parts, *_attribution(sheet, width)]
+
+
+def _first_columns(table: Table, width: int) -> Table:
+    """As many secondary numbers as stand beside each other; the page has the rest."""
+    fitting = columns_that_fit(table, width)
+    rest = len(table.head) - fitting
+    if not rest:
+        return table
+    rows = [row[:fitting] for row in table.rows]
+    note = f"{table.note}; {counted(rest, 'more number')} in the page"
+    return replace(table, head=table.head[:fitting], rows=rows, note=note)
 
 
 def _others(everything: Sequence[Sheet], shown: Sequence[Sheet]) -> list[RenderableType]:
@@ -131,10 +148,13 @@ def _others(everything: Sequence[Sheet], shown: Sequence[Sheet]) -> list[Rendera
     return [Text(text + (f"; P: {payloads}" if payloads else ""), style="dim"), ""]
 
 
-def _sheet_bars(sheet: Sheet, width: int) -> RenderableType:
-    rows = [row for row in sheet.rows if row.entry.twin_of is None]
+def _sheet_bars(sheet: Sheet, width: int) -> list[RenderableType]:
+    rows = [row for row in sheet.rows if not (row.void or row.entry.twin_of)]
+    if not rows:
+        return []
     costs = {row.entry.name: row.cost for row in rows}
-    return draw_bars(f"{sheet.title} (shorter better)", costs, sheet.unit, width, sheet.as_rate)
+    title = f"{sheet.title} (shorter better)"
+    return [draw_bars(title, costs, sheet.unit, width, sheet.as_rate)]
 
 
 def _ranking(analysis: Analysis, width: int) -> RenderableType:
@@ -169,7 +189,8 @@ def _attribution(sheet: Sheet, width: int) -> list[RenderableType]:
 
 
 def _contrasts(analysis: Analysis) -> RenderableType:
-    parts: list[RenderableType] = [Text("Side by side, for an average operation", style="bold")]
+    by = "for an average operation" if analysis.mix_shares else "over all that both did"
+    parts: list[RenderableType] = [Text(f"Side by side, {by}", style="bold")]
     for title, contrasts in analysis.contrasts.items():
         parts.append(Text(title, style="dim"))
         for each in contrasts:

@@ -28,9 +28,10 @@ function short(value) {
 
 function brief(value) {
   // For ticks of an axis: no digits that say nothing.
-  if (Math.abs(value) >= 1e6) return short(value / 1e6).replace(/\.?0+$/, "") + "M";
-  if (Math.abs(value) >= 1e4) return short(value / 1e3).replace(/\.?0+$/, "") + "k";
-  return String(Number(value.toPrecision(3)));
+  const digits = number => String(Number(number.toPrecision(3)));
+  if (Math.abs(value) >= 1e6) return digits(value / 1e6) + "M";
+  if (Math.abs(value) >= 1e4) return digits(value / 1e3) + "k";
+  return digits(value);
 }
 
 function fitted(text, pixels) {
