@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.cache import caches
+from django.core.cache.backends.base import BaseCache
+from django.core.cache.backends.locmem import LocMemCache
 from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
 
-from nearcache.backends import RecordingCache
+from nearcache.backends import RecordingCache, SharedMemoryCache
+from nearcache.memoize import memoize
 from nearcache.recording.options import recorded
 from nearcache.recording.recorder import BLOCK_RECORDS, Recorder, Terms
 from nearcache.recording.trace import (
@@ -376,6 +381,44 @@ def test_what_django_does_not_know_is_the_wrapped_cache_s(path: Path) -> None:
     cache.default_timeout = 7
     assert cache.inner.default_timeout == 7
     assert cache.key_prefix == ""
+
+
+def test_it_passes_for_the_cache_that_it_wraps(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    of = {"BACKEND": "nearcache.backends.SharedMemoryCache", "LOCATION": str(tmp_path / "c")}
+    entry = recorded(of, str(tmp_path / "t"), share=1, salt="0123456789abcdef")
+    cache = RecordingCache(entry["LOCATION"], entry)
+    assert isinstance(cache, SharedMemoryCache)
+    assert isinstance(cache, RecordingCache)
+    assert isinstance(cache, BaseCache)
+    assert cache.get_or_set("k:1", lambda: 3, 60, early=1.0) == 3
+    assert cache.ttl("k:1") > 0
+    assert isinstance(make(tmp_path / "l"), LocMemCache)
+
+
+def test_what_memoize_asks_is_noted(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    made = []
+
+    @memoize(timeout=60, early=1.0)
+    def double(number: int) -> int:
+        made.append(number)
+        return 2 * number
+
+    @memoize(timeout=60)
+    async def triple(number: int) -> int:
+        return 3 * number
+
+    of = {"BACKEND": "nearcache.backends.SharedMemoryCache", "LOCATION": str(tmp_path / "c")}
+    entry = recorded(of, str(tmp_path / "t"), share=1, salt="0123456789abcdef")
+    with override_settings(CACHES={"default": entry}):
+        assert (double(4), double(4)) == (8, 8)
+        assert asyncio.run(triple(4)) == 12
+        caches["default"].recorder.flush()
+    assert made == [4]
+    found = [(record.operation, record.outcome) for record in read([tmp_path / "t"])]
+    awaited = ("get_or_set", Outcome.MISS | Outcome.ASYNC)
+    assert found == [("get_or_set", Outcome.MISS), ("get_or_set", Outcome.HIT), awaited]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,11 @@ class RecordingCache(BaseCache):
         self.__dict__["inner"] = import_string(name)(entry.pop("LOCATION", ""), entry)
         self.__dict__["recorder"] = _recorder(chosen, name)
 
+    @property  # type: ignore[misc] # written by nobody
+    def __class__(self) -> Any:
+        """For ``isinstance``: who asks what a cache can do gets the wrapped one's answer."""
+        return type(self.__dict__["inner"])
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["inner"], name)
 
@@ -116,10 +121,18 @@ def _recorder(chosen: RecordingOptions, backend: str) -> Recorder:
 
 # -- the methods ---------------------------------------------------------------------------
 
+Method = Callable[..., Any]
 
-def _noted(self: RecordingCache, given: Arguments, first: Any, keys: Any, of: int) -> Any:
+
+def _noted(
+    self: RecordingCache,
+    method: Callable[..., Any],
+    given: Arguments,
+    first: Any,
+    keys: Any,
+    of: int,
+) -> Any:
     call = self.begin(given, first, keys, of, is_async=False)
-    method = getattr(self.inner, given.operation)
     if call is None:
         return method(*_first(given, first), *given.by_place, **given.by_name)
     changed = call.arguments
@@ -132,9 +145,15 @@ def _noted(self: RecordingCache, given: Arguments, first: Any, keys: Any, of: in
     return given.value_of("default") if answer is NOTHING else answer
 
 
-async def _awaited(self: RecordingCache, given: Arguments, first: Any, keys: Any, of: int) -> Any:
+async def _awaited(
+    self: RecordingCache,
+    method: Callable[..., Any],
+    given: Arguments,
+    first: Any,
+    keys: Any,
+    of: int,
+) -> Any:
     call = self.begin(given, first, keys, of, is_async=True)
-    method = getattr(self.inner, f"a{given.operation}")
     if call is None:
         return await method(*_first(given, first), *given.by_place, **given.by_name)
     changed = call.arguments
@@ -151,25 +170,30 @@ def _first(given: Arguments, first: Any) -> tuple[Any, ...]:
     return () if given.operation == "clear" else (first,)
 
 
-def _of_one_key(operation: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    twin = f"a{operation}"
+Pair = tuple[Method, Method]  # to be called, and to be awaited
+
+
+def _of_one_key(operation: str, name: str, twin: str) -> Pair:
+    """Methods that hand on to the wrapped cache's ``name`` and ``twin``."""
 
     def method(self: RecordingCache, key: Any, *args: Any, **named: Any) -> Any:
         own = self.__dict__
         if not own["recorder"].takes(key):
-            return getattr(own["inner"], operation)(key, *args, **named)
-        return _noted(self, Arguments(operation, args, named), key, (key,), 1)
+            return getattr(own["inner"], name)(key, *args, **named)
+        given = Arguments(operation, args, named)
+        return _noted(self, getattr(own["inner"], name), given, key, (key,), 1)
 
     async def amethod(self: RecordingCache, key: Any, *args: Any, **named: Any) -> Any:
         own = self.__dict__
         if not own["recorder"].takes(key):
             return await getattr(own["inner"], twin)(key, *args, **named)
-        return await _awaited(self, Arguments(operation, args, named), key, (key,), 1)
+        given = Arguments(operation, args, named)
+        return await _awaited(self, getattr(own["inner"], twin), given, key, (key,), 1)
 
     return method, amethod
 
 
-def _of_many_keys(operation: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _of_many_keys(operation: str, name: str, twin: str) -> Pair:
     def sampled(
         self: RecordingCache, args: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[Arguments, Any, list[Any]]:
@@ -181,40 +205,45 @@ def _of_many_keys(operation: str) -> tuple[Callable[..., Any], Callable[..., Any
 
     def method(self: RecordingCache, *args: Any, **named: Any) -> Any:
         given, first, keys = sampled(self, args, named)
+        inner = getattr(self.inner, name)
         if not keys:
-            return getattr(self.inner, operation)(first, *given.by_place, **named)
-        return _noted(self, given, first, keys, len(first))
+            return inner(first, *given.by_place, **named)
+        return _noted(self, inner, given, first, keys, len(first))
 
     async def amethod(self: RecordingCache, *args: Any, **named: Any) -> Any:
         given, first, keys = sampled(self, args, named)
+        inner = getattr(self.inner, twin)
         if not keys:
-            return await getattr(self.inner, f"a{operation}")(first, *given.by_place, **named)
-        return await _awaited(self, given, first, keys, len(first))
+            return await inner(first, *given.by_place, **named)
+        return await _awaited(self, inner, given, first, keys, len(first))
 
     return method, amethod
 
 
 def _clear(self: RecordingCache) -> Any:
-    return _noted(self, Arguments("clear", (), {}), None, ("",), 0)
+    return _noted(self, self.inner.clear, Arguments("clear", (), {}), None, ("",), 0)
 
 
 async def _aclear(self: RecordingCache) -> Any:
-    return await _awaited(self, Arguments("clear", (), {}), None, ("",), 0)
+    return await _awaited(self, self.inner.aclear, Arguments("clear", (), {}), None, ("",), 0)
 
 
-def _passed_on(name: str) -> Callable[..., Any]:
+def _passed_on(name: str) -> Method:
     def method(self: RecordingCache, *args: Any, **named: Any) -> Any:
         return getattr(self.inner, name)(*args, **named)
 
     return method
 
 
-for _name in PLACES.keys() - {"clear"}:
-    _make = _of_many_keys if _name in MANY else _of_one_key
-    for _prefix, _made in zip(("", "a"), _make(_name), strict=True):
-        _made.__name__ = f"{_prefix}{_name}"
-        _made.__qualname__ = f"RecordingCache.{_prefix}{_name}"
-        setattr(RecordingCache, f"{_prefix}{_name}", _made)
+# nearcache.memoize asks a cache of ours by _served, which is its get_or_set with more terms.
+_ways = [(name, name, f"a{name}") for name in PLACES if name != "clear"]
+for _operation, _name, _twin in (*_ways, ("get_or_set", "_served", "_aserved")):
+    _make = _of_many_keys if _operation in MANY else _of_one_key
+    _pair = _make(_operation, _name, _twin)
+    for _called, _made in zip((_name, _twin), _pair, strict=True):
+        _made.__name__ = _called
+        _made.__qualname__ = f"RecordingCache.{_called}"
+        setattr(RecordingCache, _called, _made)
 RecordingCache.clear = _clear  # type: ignore[assignment,method-assign]
 RecordingCache.aclear = _aclear  # type: ignore[assignment,method-assign]
 for _name in (
