@@ -176,6 +176,15 @@ def test_the_users_own_values_decide_which_types_count() -> None:
     assert "They hold: dict, str." in reasons
 
 
+def test_a_backend_is_not_recommended_if_the_users_values_do_not_survive_its_own_codec() -> None:
+    sample = own_values("refused: TypeError")
+    for name in NAMES:
+        sample.candidates[name].facts["stored own"] = "not: becomes str"
+    advice = advise(of(backends_sample(COSTS), sample), Needs(reach="network"))
+    assert advice.chosen == []
+    assert advice.block == ""
+
+
 def test_types_that_nobody_tried_are_not_taken_on_trust() -> None:
     facts = {name: {} for name in NAMES}
     advice = advise(of(codecs=codecs_sample(facts=facts)), Needs())
@@ -219,6 +228,9 @@ def test_a_cache_that_lies_about_its_server_is_put_aside() -> None:
     advice = advise(of(backends_sample(costs), drill=drill), Needs(reach="network"))
     assert "set lies: not stored" in advice.refused["pymemcache-tcp"]
     assert advice.chosen[0] != "pymemcache-tcp"
+    liar = drilled({"nearcache-redis": {"get": "lies: a wrong value"}})
+    only = advise(of(codecs=codecs_sample((BASE, PLAIN)), drill=liar), Needs())
+    assert only.chosen == [BASE]
 
 
 def test_how_the_chosen_one_fails_is_said() -> None:

@@ -51,6 +51,11 @@ def refusal(analysis: Analysis, entry: Entry, needs: Needs) -> str:
     return ""
 
 
+def is_about_types(why: str) -> bool:
+    """Whether a refusal is for what becomes of values, so that other values may undo it."""
+    return why.startswith(("it changes types", "it refuses types", "your values do not"))
+
+
 def codec_refusal(analysis: Analysis, entry: Entry, needs: Needs) -> str:
     """The same for a candidate of ``codecs``, whose way of writing values was looked at."""
     return (

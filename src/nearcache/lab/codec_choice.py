@@ -11,7 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nearcache.lab.admission import Needs, codec_refusal, kept_types, own_payloads
+from nearcache.lab.admission import (
+    Needs,
+    codec_refusal,
+    is_about_types,
+    kept_types,
+    own_payloads,
+)
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.breakeven import Arm, arms, measured_link
 from nearcache.lab.fidelity import EXACT, fates_in
@@ -37,9 +43,12 @@ class Choice:
 
 
 def choose_codec(
-    analysis: Analysis, needs: Needs, backend: str
+    analysis: Analysis, needs: Needs, backend: str, lies: Mapping[str, str]
 ) -> tuple[Choice | None, dict[str, str]]:
-    """The choice among the candidates of this backend (of all, if empty), and who was put aside."""
+    """The choice among the candidates of this backend (of all, if empty), and who was put aside.
+
+    ``lies``: candidates that are put aside already, and why.
+    """
     here = measured_link(analysis)
     entries = [
         entry
@@ -48,7 +57,7 @@ def choose_codec(
     ]
     if here is None or not entries:
         return None, {}
-    why_not = {entry.name: codec_refusal(analysis, entry, needs) for entry in entries}
+    why_not = {e.name: codec_refusal(analysis, e, needs) or lies.get(e.name, "") for e in entries}
     against = {name: why for name, why in why_not.items() if why}
     known = _Field(analysis, needs, [e for e in entries if e.name not in against], here)
     link = _link(needs, here)
@@ -57,9 +66,7 @@ def choose_codec(
         return None, against
     choice = Choice(known.best(costs))
     choice.reasons = _reasons(known, choice.entry, costs[choice.entry.name], link)
-    barred = [
-        e for e in entries if against.get(e.name, "").startswith(("it changes", "it refuses"))
-    ]
+    barred = [entry for entry in entries if is_about_types(against.get(entry.name, ""))]
     choice.changes = [
         *_other_links(known, choice.entry, link),
         *_faster_but_barred(known, choice.entry, barred, against, link),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nearcache.errors import LabError
+from nearcache.lab.files import ENDINGS
 from nearcache.lab.machine import IDENTITY, describe_machine
 from nearcache.lab.sample import Sample, read_sample
 
@@ -48,8 +49,9 @@ def gather(places: Sequence[Path]) -> Gathered:
 
 
 def _take_directory(found: Gathered, directory: Path) -> None:
-    for path in sorted(directory.rglob("*.json")):
-        if path.name.split("-")[0] not in WANTED or not path.stat().st_size:
+    for path in sorted(directory.rglob("*.json*")):
+        is_sample = path.name.endswith(ENDINGS) and path.name.split("-")[0] in WANTED
+        if not is_sample or not path.stat().st_size:  # an empty one is a run that has just begun
             continue
         try:
             sample = read_sample(path)

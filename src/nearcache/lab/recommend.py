@@ -18,7 +18,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearcache.lab.admission import Needs, reader_refusal, refusal, types_refusal
+from nearcache.lab.admission import (
+    Needs,
+    is_about_types,
+    reader_refusal,
+    refusal,
+    types_refusal,
+)
 from nearcache.lab.analysis import Analysis, Rank
 from nearcache.lab.codec_choice import Choice, choose_codec
 from nearcache.lab.failures import badness, drilled, failures, lie
@@ -69,13 +75,14 @@ def advise(evidence: Evidence, needs: Needs) -> Advice:
             name = analysis.sample.about["experiment"]
             advice.warnings += [f"{name}: {line}" for line in warnings_of(analysis)]
     backend = _choose_backend(evidence, needs, advice) if evidence.backends else None
-    codec = _codec_for(evidence.codecs, needs, backend, advice) if evidence.codecs else None
+    codec = _choose_codec(evidence, needs, backend, advice) if evidence.codecs else None
     if backend is None and codec is None:
         advice.reasons.append("Nothing that was measured may be recommended for this.")
         return advice
-    if needs.of_codec and codec is None and not _plain_codec(backend, needs):
+    if codec is None and (_wants_codec(needs, backend) or _is_barred(evidence, backend, advice)):
         advice.reasons.append("No way of writing values that was measured fits these needs.")
         advice.changes += _would_fit(evidence.codecs, needs, advice)
+        advice.chosen.clear()
         return advice
     _write_block(advice, backend, codec, needs)
     for entry in [entry for entry in (backend, codec and codec.entry) if entry][:1]:
@@ -93,8 +100,7 @@ def _choose_backend(evidence: Evidence, needs: Needs, advice: Advice) -> Entry |
     for entry in analysis.sample.candidates.values():
         if entry.twin_of is None and (why := _backend_refusal(analysis, entry, needs)):
             advice.refused[entry.name] = why
-        elif evidence.drill and (untruth := lie(evidence.drill, entry)):
-            advice.refused[entry.name] = f"it lies about its server: {untruth}"
+    advice.refused |= _lies(analysis, evidence.drill)
     field = [rank for rank in analysis.ranking if rank.entry.name not in advice.refused]
     if not field:
         return None
@@ -155,18 +161,44 @@ def _other_reaches(analysis: Analysis, winner: Rank, needs: Needs) -> list[str]:
     return found
 
 
-def _codec_for(
-    analysis: Analysis, needs: Needs, backend: Entry | None, advice: Advice
+def _choose_codec(
+    evidence: Evidence, needs: Needs, backend: Entry | None, advice: Advice
 ) -> Choice | None:
     """How the chosen backend should write; any backend of the codecs if none was chosen."""
+    analysis = evidence.codecs
+    assert analysis
     used = str(backend.recommended.get("BACKEND", "")) if backend else ""
-    choice, against = choose_codec(analysis, needs, used)
+    choice, against = choose_codec(analysis, needs, used, _lies(analysis, evidence.drill))
     advice.refused |= against
     if choice:
         advice.chosen.append(choice.entry.name)
         advice.reasons += choice.reasons
         advice.changes += choice.changes
     return choice
+
+
+def _lies(analysis: Analysis, drill: Sample | None) -> dict[str, str]:
+    """Who says what is not so while its server is away, and how."""
+    if drill is None:
+        return {}
+    said = {name: lie(drill, entry) for name, entry in analysis.sample.candidates.items()}
+    return {name: f"it lies about its server: {how}" for name, how in said.items() if how}
+
+
+def _wants_codec(needs: Needs, backend: Entry | None) -> bool:
+    return needs.of_codec and not _plain_codec(backend, needs)
+
+
+def _is_barred(evidence: Evidence, backend: Entry | None, advice: Advice) -> bool:
+    """Did every codec of this backend do something to values? Then so does its own."""
+    if evidence.codecs is None or backend is None:
+        return False
+    used = backend.recommended.get("BACKEND")
+    entries = evidence.codecs.sample.candidates.values()
+    known = [
+        e.name for e in entries if e.name in advice.refused and e.recommended.get("BACKEND") == used
+    ]
+    return any(is_about_types(advice.refused[name]) for name in known)
 
 
 def _would_fit(codecs: Analysis | None, needs: Needs, advice: Advice) -> list[str]:
