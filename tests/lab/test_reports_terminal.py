@@ -17,7 +17,7 @@ from nearcache.lab.reports.terminal import print_report
 from nearcache.lab.reports.terminal_views import draw
 from nearcache.lab.reports.textplots import LEVELS, bar, plot, sparkline, stacked
 from nearcache.lab.sample import Sample
-from nearcache.lab.units import quantity, rate, scale_for
+from nearcache.lab.units import quantity, rate, scale_for, times
 from nearcache.lab.verdict import TIMES, TO
 from nearcache.lab.views import Chart, Grey, Grid, Line, Mark, Table, Views, views_of
 
@@ -201,6 +201,9 @@ def test_numbers_carry_a_unit_in_which_they_can_be_read() -> None:
     assert quantity(5, "furlongs") == "5.00 furlongs"
     assert quantity(-1530, "ns") == "-1.53 µs"
     assert rate(50_000) == "20.0 k/s"
+    assert [times(ratio) for ratio in (0.00212, 0.0376, 0.104, 1.32)] == [
+        "0.0021", "0.038", "0.104", "1.32",
+    ]  # fmt: skip
     assert scale_for("ns", [300, 3_000_000]).suffix == "µs"
     assert scale_for("bytes", [72, 10**6]).suffix == "B"
     assert scale_for("ns", []).suffix == "ns"

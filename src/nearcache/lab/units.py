@@ -76,5 +76,10 @@ def short(value: float) -> str:
     return f"{value:.{min(digits, 3)}f}"
 
 
+def times(ratio: float) -> str:
+    """A ratio. Small ones keep two digits, or a thousandth and a two-thousandth look alike."""
+    return short(ratio) if ratio >= LEAST_SHOWN else f"{ratio:.2g}"
+
+
 def _signed(value: float) -> str:
     return f"-{short(-value)}" if value < 0 else short(value)

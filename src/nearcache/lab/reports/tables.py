@@ -19,7 +19,7 @@ from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports.textplots import sparkline, swing_of
 from nearcache.lab.rules import badge
 from nearcache.lab.sample import Cell, Entry
-from nearcache.lab.units import NOTHING, Scale, quantity, scale_for, short
+from nearcache.lab.units import NOTHING, Scale, quantity, scale_for, short, times
 from nearcache.lab.verdict import TIMES, TO
 from nearcache.lab.views import Grey, Strong, Table
 
@@ -229,7 +229,7 @@ def ratio_text(row: Row, baseline: str) -> str:
     if row.verdict == "same":
         return Grey("same")
     effect = row.effect
-    text = f"{short(effect.ratio)} ({short(effect.low)}{TO}{short(effect.high)})"
+    text = f"{times(effect.ratio)} ({times(effect.low)}{TO}{times(effect.high)})"
     return Grey(text + "?") if row.verdict == "unclear" else text
 
 
@@ -263,7 +263,9 @@ def outcomes(analysis: Analysis) -> Table | None:
     if not rows:
         return None
     head = ["operation", "ended so, of all calls", "candidates"]
-    return Table(title="Without an answer", head=head, rows=rows, text_columns=(0, 1, 2))
+    return Table(
+        title="Ended otherwise than by a plain answer", head=head, rows=rows, text_columns=(0, 1, 2)
+    )
 
 
 def _endings(cell: Cell) -> str:
@@ -383,7 +385,7 @@ def today(claim: ClaimResult) -> str:
     if claim.effect is None:
         return NONE
     effect = claim.effect
-    return f"{short(effect.ratio)}{TIMES} ({short(effect.low)}{TO}{short(effect.high)})"
+    return f"{times(effect.ratio)}{TIMES} ({times(effect.low)}{TO}{times(effect.high)})"
 
 
 def rank_groups(analysis: Analysis) -> list[list[str]]:

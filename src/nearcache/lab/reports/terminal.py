@@ -21,7 +21,7 @@ from nearcache.lab.views import Table, views_of
 
 WIDEST = 100
 MOST_SHEETS = 3  # experiments with more show the first in full, and say how to ask for others
-MOST_GROUPS = 8
+MOST_GROUPS, MOST_ENDINGS = 8, 24
 ROOMY = 94
 NOT_IN_NARROW = {"mean", "max", "s.d.", "run"}  # and the counts nowhere: they are in the page
 
@@ -50,7 +50,7 @@ def report_parts(
         parts += _sheet(sheet, width, colours)
     parts += _others(everything, shown)
     endings = tables.outcomes(analysis)
-    parts += [draw(endings, width, colours)] if endings else []
+    parts += [draw(_first_rows(endings), width, colours)] if endings else []
     parts += [_ranking(analysis, width)] if analysis.ranking else []
     parts += [_contrasts(analysis)] if analysis.contrasts else []
     parts += _views(analysis, width, colours)
@@ -125,6 +125,14 @@ def _sheet(sheet: Sheet, width: int, colours: bool) -> list[RenderableType]:
     seen = tables.measures(sheet)
     parts += [draw(_first_columns(seen, width), width, colours)] if seen else []
     return [*parts, *_attribution(sheet, width)]
+
+
+def _first_rows(table: Table) -> Table:
+    rest = len(table.rows) - MOST_ENDINGS
+    if rest <= 0:
+        return table
+    note = f"{counted(rest, 'more line')} in the page"
+    return replace(table, rows=table.rows[:MOST_ENDINGS], note=note)
 
 
 def _first_columns(table: Table, width: int) -> Table:

@@ -26,6 +26,8 @@ function short(value) {
   return value.toFixed(Math.min(3, Math.max(0, 2 - Math.floor(Math.log10(size)))));
 }
 
+const times = ratio => ratio >= 0.0995 ? short(ratio) : String(Number(ratio.toPrecision(2)));
+
 function brief(value) {
   // For ticks of an axis: no digits that say nothing.
   const digits = number => String(Number(number.toPrecision(3)));
@@ -72,7 +74,7 @@ function forest(host, rows, baseline) {
   rows.forEach((row, number) => {
     const y = top + number * step + (narrow ? 26 : step / 2);
     const said = !row.ratio ? "baseline" : row.verdict === "same" ? "same" :
-      `${short(row.ratio[0])} (${short(row.ratio[1])}–${short(row.ratio[2])})${row.verdict === "unclear" ? "?" : ""}`;
+      `${times(row.ratio[0])} (${times(row.ratio[1])}–${times(row.ratio[2])})${row.verdict === "unclear" ? "?" : ""}`;
     if (row.floor)
       svg.append(shape("rect", { class: "band", x: x(1 / row.floor), width: x(row.floor) - x(1 / row.floor), y: top + number * step, height: step }));
     if (narrow) {
