@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import signal
+import subprocess
 import zlib
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from nearcache.lab.own_data import MOST_VALUE_BYTES, read_directory
 from nearcache.lab.sampling import READ_ONLY, LiveSample, Pacer, sample_redis
 from tests.redis.servers import Server, running
 
-from .test_cli import lab
+from .test_cli import LAB, environment, lab, left_behind
 
 DJANGO = {"BACKEND": "django.core.cache.backends.redis.RedisCache"}
 DJANGO_REDIS = {"BACKEND": "django_redis.cache.RedisCache"}
@@ -222,3 +224,26 @@ def test_a_run_with_a_sample_says_what_it_took(server: Server, tmp_path: Path) -
     assert "40 decoded" in result.stderr
     assert f"kept in {kept}" in result.stderr
     assert len(list(kept.glob("*.json"))) == 41
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_values_are_taken_leaves_none_of_them(
+    number: signal.Signals, server: Server, tmp_path: Path
+) -> None:
+    with server.client() as client:
+        # Hundreds of pages without a match: sampling takes its time.
+        client.mset({f"other:{i}": i for i in range(60_000)})
+    words = ["run", "backends", "--sample", url_of(server), "--match", "none:*"]
+    process = subprocess.Popen(
+        [*LAB, *words, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    with process:
+        while not left_behind(process.pid):
+            assert process.poll() is None, "the run ended before the signal"
+        process.send_signal(number)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 128 + number, said
+    assert "Traceback" not in said
+    assert not left_behind(process.pid)
+    assert not list(tmp_path.iterdir())

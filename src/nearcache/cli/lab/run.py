@@ -148,6 +148,24 @@ def run(names: Sequence[str], **given: Any) -> None:
     for experiment in experiments:
         _prepared(experiment, wish, given)  # all of the request is checked before it begins
     _writable(given["out"])
+    sys.exit(_unless_stopped(lambda: _measured(experiments, wish, asked, given)))
+
+
+def _unless_stopped(work: Callable[[], int]) -> int:
+    """The exit code; a signal at any time lets everything be put away first."""
+    from nearcache.lab.stopping import Stopped, Stopping
+
+    with Stopping():
+        try:
+            return work()
+        except Stopped as stopped:
+            click.echo("interrupted", err=True)
+            return stopped.exit_code
+
+
+def _measured(
+    experiments: Sequence[Experiment], wish: Wish, asked: Asked, given: dict[str, Any]
+) -> int:
     with own_values(asked) as (own_data, file), _replay(given) as played:
         wish = replace(wish, own_data=own_data, data=file)
         limits = _time_limits(experiments, wish, given["time_limit"])
@@ -155,7 +173,7 @@ def run(names: Sequence[str], **given: Any) -> None:
             _prepared(experiment, replace(wish, time_limit_s=limit), given, played)
             for experiment, limit in zip(experiments, limits, strict=True)
         ]
-        sys.exit(_run_all(orders, given["out"], given["strict"]))
+        return _run_all(orders, given["out"], given["strict"])
 
 
 # -- the request ---------------------------------------------------------------------------
