@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import platform
+import shutil
+import subprocess
+import tempfile
 import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nearcache.errors import NginxError, NotACacheFile
 from nearcache.nginx.cachedir import CacheDir, Census, levels_of
 from nearcache.nginx.cachefile import MARKER, parse
+from nearcache.nginx.heads import Head
 from nearcache.nginx.keys import name_of, parse_levels, path_of, variant_of
-from nearcache.nginx.layout import LAYOUTS, Layout
+from nearcache.nginx.layout import LAYOUTS, MEMBERS, Layout
 
-from .conftest import Answer, Nginx, Upstream
+from .conftest import Answer, Nginx, StartNginx, Upstream
 
 Proxy = Callable[[str], Nginx]
 KEY = b"http://127.0.0.1:1/a?b=1"
@@ -58,7 +66,7 @@ def test_every_layout_is_read_by_what_it_proves(layout: Layout, tmp_path: Path) 
     path = tmp_path / "made"
     path.write_bytes(content)
     entry = parse(name_of(KEY), content, path.stat())
-    assert (entry.key, entry.head, entry.body_size) == (KEY, HEAD, 4)
+    assert (entry.key, entry.head.raw, entry.body_size) == (KEY, HEAD, 4)
     assert (entry.valid_sec, entry.date) == (2_000_000_000, 1_900_000_000)
     assert entry.last_modified is None
     assert entry.status == 200
@@ -163,3 +171,127 @@ def test_a_directory_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None
 
 def test_md5_of_the_key_is_the_name() -> None:
     assert name_of(KEY) == hashlib.md5(KEY).hexdigest()
+
+
+# What a C compiler calls a machine: gcc lays out for others without their libraries.
+COMPILED = {
+    "64-bit": (["-m64"], "unsigned long", "long"),
+    "32-bit": (["-m32"], "unsigned int", "int"),
+    "i386, 64-bit time": (["-m32"], "unsigned int", "long long"),
+    "32-bit, 64-bit time": (["-mx32"], "unsigned int", "long long"),
+}
+C_TYPES = {"u32": "unsigned int", "u16": "unsigned short", "u8": "unsigned char"}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_a_c_compiler_lays_the_header_out_alike(layout: Layout, tmp_path: Path) -> None:
+    if layout.machine.name not in COMPILED:
+        pytest.skip("the compiler of this machine has no big endian")
+    if platform.machine() != "x86_64" or not shutil.which("gcc"):
+        pytest.skip("no gcc for x86-64: layouts of C are NOT compared")
+    flags, word, seconds = COMPILED[layout.machine.name]
+    types = C_TYPES | {"word": word, "time": seconds}
+    members = "".join(
+        f"{types[kind]} {name};" if kind in types else f"unsigned char {name}[{kind}];"
+        for name, kind in MEMBERS[layout.version]
+    )
+    claims = "".join(
+        f'_Static_assert(__builtin_offsetof(header, {name}) == {field.offset}, "{name}");'
+        for name, field in layout.fields.items()
+    )
+    source = tmp_path / "header.c"
+    source.write_text(
+        f"typedef struct {{ {members} }} header; {claims}"
+        f'_Static_assert(sizeof(header) == {layout.size}, "size");'
+    )
+    done = subprocess.run(
+        ["gcc", *flags, "-fsyntax-only", str(source)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("length", [3_700, 4_090, 8_000, 60_000])
+def test_a_key_longer_than_a_page_is_read(length: int, tmp_path: Path) -> None:
+    key = b"http://a/" + b"k" * length
+    path = tmp_path / name_of(key)
+    path.write_bytes(made(LAYOUTS[0], key=key))
+    with CacheDir(tmp_path) as directory:
+        assert directory.read("", path.name).key == key
+
+
+def test_a_long_url_that_nginx_stored_is_found(start_nginx: StartNginx, upstream: Upstream) -> None:
+    nginx = start_nginx(
+        http="proxy_cache_path {cache} keys_zone=z:1m; large_client_header_buffers 4 16k;"
+        "proxy_buffer_size 16k; proxy_buffers 8 16k;",
+        server=f"location / {{ proxy_pass http://127.0.0.1:{upstream.port}; proxy_cache z;"
+        "proxy_cache_valid 1h; add_header X-Cache $upstream_cache_status; }",
+    )
+    path = "/search?q=" + "x" * 6000
+    nginx.fill(path)
+    census = Census()
+    with CacheDir(nginx.cache) as directory:
+        found = list(directory.walk(census))
+    assert [entry.entry.key[-10:] for entry in found] == [b"x" * 10]
+    assert not census.foreign
+
+
+def record(kind: int, content: bytes, padding: int = 0) -> bytes:
+    return bytes([1, kind, 0, 1, *len(content).to_bytes(2), padding, 0]) + content + b"\0" * padding
+
+
+def test_a_head_in_fastcgi_records_is_put_together() -> None:
+    text = b"Status: 404 Not Found\r\nX-A: one\r\nSet-Cookie: a=b\r\n\r\n"
+    raw = record(7, b"PHP message") + record(6, text[:30], 2) + record(6, text[30:] + b"body")
+    head = Head(raw[: -len(b"body")])
+    assert (head.kind, head.status, head.values("x-a")) == ("fastcgi", 404, ["one"])
+    assert head.values("set-cookie") == ["a=b"]
+
+
+@pytest.mark.parametrize(
+    ("block", "status"), [(b"\x88\x76", 200), (b"\x3f\x01\x8d", 404), (b"\x48\x03302", None)]
+)
+def test_of_an_http2_head_only_what_is_certain_is_said(block: bytes, status: int | None) -> None:
+    def frame(kind: int, payload: bytes, flags: int = 4) -> bytes:
+        return len(payload).to_bytes(3) + bytes([kind, flags, 0, 0, 0, 1]) + payload
+
+    head = Head(frame(4, b"\0\3\0\0\0\x80") + frame(1, block))
+    assert (head.kind, head.status, head.lines) == ("http2", status, ())
+
+
+@given(st.binary(max_size=300))
+def test_no_head_is_too_strange(raw: bytes) -> None:
+    head = Head(raw)
+    assert head.kind in ("text", "fastcgi", "http2", "binary")
+    assert head.status is None or 0 <= head.status <= 999
+    assert isinstance(head.values("vary"), list)
+
+
+@given(st.data())
+def test_no_damage_to_a_file_is_more_than_a_reason(data: st.DataObject) -> None:
+    content = bytearray(made(data.draw(st.sampled_from(LAYOUTS))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    content = content[: data.draw(st.integers(0, len(content)))]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / name_of(KEY)).write_bytes(content)
+        with CacheDir(Path(folder)) as directory, contextlib.suppress(NotACacheFile):
+            assert directory.read("", name_of(KEY)).key == KEY
+
+
+def test_a_walk_of_one_cache_directory_does_not_disturb_another(proxy: Proxy) -> None:
+    nginx = proxy("")
+    for path in ("/1", "/2", "/3"):
+        nginx.fill(path)
+    with CacheDir(nginx.cache) as directory:
+        names = [
+            (outer.path, inner.path) for outer in directory.walk() for inner in directory.walk()
+        ]
+    assert len(names) == len(set(names)) == 9
+
+
+def test_a_key_cannot_drive_a_terminal(tmp_path: Path) -> None:
+    key = b"http://a/\x1b[2J\n\xff"
+    content = made(LAYOUTS[0], key=key)
+    (tmp_path / name_of(key)).write_bytes(content)
+    with CacheDir(tmp_path) as directory:
+        assert directory.read("", name_of(key)).text == "http://a/\\x1b[2J\\n\\xff"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nearcache.nginx.cachedir import CacheDir
-from nearcache.nginx.purge import How, Purger, Receipt
+from nearcache.nginx.purge import Purger
+from nearcache.nginx.receipt import How, Receipt
 
 from .conftest import Answer, Nginx, Upstream, wait_for
 
@@ -68,7 +69,8 @@ def test_all_variants_go(proxy: Proxy, upstream: Upstream, how: How) -> None:
     old = [nginx.fill("/v", headers).body for headers in VARIANTS]
     receipt = purge(nginx, key_of(upstream, "/v"), how)
     assert sorted(line.variant for line in receipt.purged) == [False, True]
-    assert receipt.purged[0].variant, "the main file goes last"
+    if how == "hard":
+        assert receipt.purged[0].variant, "the main file, which leads to variants, goes last"
     new = [nginx.get("/v", headers) for headers in VARIANTS]
     assert all(answer.cache in ("EXPIRED", "MISS") for answer in new)
     assert not {answer.body for answer in new} & set(old)

@@ -3,15 +3,21 @@
 Files come and go underneath: what vanishes between listing and opening is counted as
 vanished, not reported as an error. Links are never followed, ``temp`` is nginx's own,
 and what is no cache entry is counted with its reason. Nothing here writes.
+
+A walk holds one descriptor and one block of names for each level, however many files
+there are: a cache without ``levels`` may have a million in one directory. So entries come
+in the order of the file system.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -20,7 +26,13 @@ from nearcache.nginx.cachefile import NAME, TEMPORARY, CacheFile, open_entry, re
 from nearcache.nginx.keys import name_of, path_of
 
 LEVEL_NAME = re.compile(r"[0-9a-f]{1,2}")
+OFFSETS = re.compile(r"\d{3,}")  # each would be a reason of its own
 DEEPEST = 3
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LOOKS_AT = 200  # entries, to find out how the directory is laid out
+
+ReadEntry = Callable[[int, str], CacheFile]
+"""From an open descriptor and the name to the entry, as :func:`cachefile.read_open`."""
 
 
 @dataclass
@@ -52,19 +64,32 @@ class CacheDir:
     Use as a context manager.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, follow: bool = True) -> None:
+        """
+        Args:
+            follow: whether ``root`` itself may be a link. What writes must not: a link can be
+                turned elsewhere by whoever may write beside it.
+        """
         self.root = root
         try:
-            self.descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.descriptor = os.open(root, FOLDER & ~os.O_NOFOLLOW if follow else FOLDER)
         except FileNotFoundError:
             raise NginxError(f"{root} does not exist; give the path of *_cache_path") from None
-        except NotADirectoryError:
-            raise NginxError(f"{root} is not a directory; give the path of *_cache_path") from None
         except PermissionError:
             raise NginxError(
                 f"{root} may not be read by this user; nginx keeps it for its workers: "
                 "run this as their user or as root"
             ) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            if not follow and root.is_symlink():
+                raise NginxError(
+                    f"{root} is a link, and nothing is purged through one; "
+                    f"if it is right, give {root.resolve()}"
+                ) from None
+            raise NginxError(f"{root} is not a directory; give the path of *_cache_path") from None
+        self.owner = os.fstat(self.descriptor).st_uid
 
     def __enter__(self) -> Self:
         return self
@@ -72,14 +97,20 @@ class CacheDir:
     def __exit__(self, *error: object) -> None:
         os.close(self.descriptor)
 
-    def walk(self, census: Census | None = None) -> Iterator[Found]:
+    def walk(self, census: Census | None = None, read: ReadEntry = read_open) -> Iterator[Found]:
         """Every entry there is. ``census`` is filled while it goes."""
         counted = census if census is not None else Census()
-        root = os.dup(self.descriptor)
+        # Opened anew: a duplicate would share its place in the list with every other walk.
+        root = os.open(".", FOLDER, dir_fd=self.descriptor)
         try:
-            yield from self._walk(root, "", counted)
+            yield from self._walk(root, "", counted, read)
         finally:
             os.close(root)
+
+    def levels(self) -> tuple[int, ...] | None:
+        """The ``levels`` by which most of the first entries lie; None if there is no entry."""
+        seen = Counter(levels_of(found.folder) for found in islice(self.walk(), LOOKS_AT))
+        return seen.most_common(1)[0][0] if seen else None
 
     def read(self, folder: str, name: str) -> CacheFile:
         """One entry by its place. Raises as :func:`cachefile.read` does."""
@@ -99,11 +130,10 @@ class CacheDir:
 
     def open_folder(self, folder: str) -> int:
         """A descriptor of a directory below the root, opened level by level without links."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         current = os.dup(self.descriptor)
         for part in filter(None, folder.split("/")):
             try:
-                below = os.open(part, flags, dir_fd=current)
+                below = os.open(part, FOLDER, dir_fd=current)
             finally:
                 os.close(current)
             current = below
@@ -119,38 +149,51 @@ class CacheDir:
         except FileNotFoundError:
             return None
 
-    def _walk(self, directory: int, folder: str, census: Census) -> Iterator[Found]:
+    def _walk(
+        self, directory: int, folder: str, census: Census, read: ReadEntry
+    ) -> Iterator[Found]:
         try:
-            listed = sorted(os.scandir(directory), key=lambda item: item.name)
+            listed = os.scandir(directory)
         except OSError:
             census.unreadable += 1
             return
-        for item in listed:
-            if item.is_dir(follow_symlinks=False):
-                yield from self._descend(directory, folder, item.name, census)
-            else:
-                found = self._look(directory, folder, item.name, census)
-                if found:
-                    yield found
+        with listed:
+            for item in self._items(listed, census):
+                if item.is_dir(follow_symlinks=False):
+                    yield from self._descend(directory, folder, item.name, census, read)
+                else:
+                    entry = self._look(directory, item.name, census, read)
+                    if entry:
+                        yield Found(entry, folder)
 
-    def _descend(self, directory: int, folder: str, name: str, census: Census) -> Iterator[Found]:
+    def _items(
+        self, listed: Iterator[os.DirEntry[str]], census: Census
+    ) -> Iterator[os.DirEntry[str]]:
+        try:
+            yield from listed
+        except OSError:
+            # The directory went away, or the disk did: what it did not list is not known.
+            census.unreadable += 1
+
+    def _descend(
+        self, directory: int, folder: str, name: str, census: Census, read: ReadEntry
+    ) -> Iterator[Found]:
         depth = folder.count("/") + bool(folder) + 1
         if not LEVEL_NAME.fullmatch(name) or depth > DEEPEST:
             if name != "temp":
                 census.foreign["a directory that is no level of a cache"] += 1
             return
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            below = os.open(name, flags, dir_fd=directory)
+            below = os.open(name, FOLDER, dir_fd=directory)
         except OSError:
             census.unreadable += 1
             return
         try:
-            yield from self._walk(below, f"{folder}/{name}" if folder else name, census)
+            yield from self._walk(below, f"{folder}/{name}" if folder else name, census, read)
         finally:
             os.close(below)
 
-    def _look(self, directory: int, folder: str, name: str, census: Census) -> Found | None:
+    def _look(self, directory: int, name: str, census: Census, read: ReadEntry) -> CacheFile | None:
         if TEMPORARY.fullmatch(name):
             census.temporary += 1
             return None
@@ -160,27 +203,21 @@ class CacheDir:
         try:
             descriptor = open_entry(directory, name)
             try:
-                entry = read_open(descriptor, name)
+                entry = read(descriptor, name)
             finally:
                 os.close(descriptor)
         except FileNotFoundError:
             census.vanished += 1
         except NotACacheFile as foreign:
-            census.foreign[foreign.reason] += 1
+            census.foreign[OFFSETS.sub("N", foreign.reason)] += 1
         except OSError:
             census.unreadable += 1
         else:
             census.entries += 1
-            return Found(entry, folder)
+            return entry
         return None
 
 
 def levels_of(folder: str) -> tuple[int, ...]:
     """The ``levels`` that put an entry into this folder."""
     return tuple(len(part) for part in folder.split("/") if part)
-
-
-def is_cache_root(path: Path) -> bool:
-    """Does a directory look like a cache: does one of its first files read as an entry?"""
-    with CacheDir(path) as directory:
-        return next(directory.walk(), None) is not None

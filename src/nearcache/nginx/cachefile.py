@@ -10,7 +10,8 @@ structure, the line ends where the head begins, the checksum is that of the key,
 name of the file is the MD5 of the key or the variant. Anything else is not a cache file,
 and the reason is said; nothing is guessed from the platform.
 
-Reading takes the first pages only, and tells the kernel not to read ahead.
+Reading takes the first page only (more where key and head are longer), and tells the
+kernel not to read ahead. heads.py reads what the head says.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from nearcache.errors import NotACacheFile
+from nearcache.nginx.heads import Head
 from nearcache.nginx.keys import name_of
-from nearcache.nginx.layout import LAYOUTS, Layout
+from nearcache.nginx.layout import BY_SIZE, Layout
 
 MARKER = b"\nKEY: "
 FIRST_READ = 4096
 NOT_REGULAR = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
-LONGEST_HEAD = 65536  # its end is a 16-bit number
 NAME = re.compile(r"[0-9a-f]{32}")
 TEMPORARY = re.compile(r"[0-9a-f]{32}\.[0-9]{10}")
 
@@ -50,12 +51,12 @@ class CacheFile:
     etag: bytes
     vary: bytes
     variant: str  # the name of this variant's file; empty if the response has no Vary
-    head: bytes  # of the response
+    head: Head  # of the response
     size: int  # of the whole file
     blocks: int  # what the disk holds for it
     body_start: int
     inode: int
-    modified: float
+    owner: int  # user id
 
     @property
     def is_variant(self) -> bool:
@@ -72,25 +73,23 @@ class CacheFile:
 
     @property
     def status(self) -> int | None:
-        """The status of the stored response; None if its head is not text."""
-        for line in self._lines():
-            found = re.match(rb"(?:HTTP/[\d.]+|[Ss]tatus:) (\d{3})\b", line)
-            if found:
-                return int(found.group(1))
-        # uwsgi, scgi and fastcgi may leave it out: then it is 200.
-        return 200 if any(b":" in line for line in self._lines()) else None
+        """The status of the stored response; None if its head does not tell."""
+        return self.head.status
 
     def headers(self, name: str) -> list[str]:
         """The values of a response header, in their order."""
-        wanted = name.lower().encode() + b":"
-        return [
-            line.partition(b":")[2].strip().decode("latin-1")
-            for line in self._lines()
-            if line.lower().startswith(wanted)
-        ]
+        return self.head.values(name)
 
-    def _lines(self) -> Iterator[bytes]:
-        yield from self.head.splitlines()
+    @cached_property
+    def text(self) -> str:
+        """The key, to be shown: bytes that are no UTF-8 as ``\\xff``, no control characters."""
+        shown = self.key.decode(errors="backslashreplace")
+        return shown if shown.isprintable() else "".join(map(_printable, shown))
+
+
+def _printable(character: str) -> str:
+    # A key comes from a request: printed as it is, it could drive a terminal.
+    return character if character.isprintable() else ascii(character)[1:-1]
 
 
 def parse(name: str, first: bytes, status: os.stat_result) -> CacheFile:
@@ -101,7 +100,7 @@ def parse(name: str, first: bytes, status: os.stat_result) -> CacheFile:
     """
     if not NAME.fullmatch(name):
         raise NotACacheFile(name, "its name is not 32 hexadecimal digits")
-    marked = [x for x in LAYOUTS if first[x.size : x.size + len(MARKER)] == MARKER]
+    marked = _marked(first)
     if not marked:
         at = first.find(MARKER)
         where = f"its key is at byte {at}, as in no version known" if at >= 0 else "it has no key"
@@ -149,10 +148,30 @@ def read_open(descriptor: int, name: str) -> CacheFile:
     status = os.fstat(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead into the page cache
     first = os.pread(descriptor, FIRST_READ, 0)
-    entry = parse(name, first, status)
-    if entry.body_start > len(first):
-        entry = parse(name, os.pread(descriptor, min(entry.body_start, LONGEST_HEAD), 0), status)
-    return entry
+    needed = min(_head_ends(first), status.st_size)
+    if needed > len(first):
+        first = os.pread(descriptor, needed, 0)
+    return parse(name, first, status)
+
+
+def _marked(first: bytes) -> list[Layout]:
+    """The layouts behind whose structure the marker lies."""
+    return [
+        layout
+        for size, layouts in BY_SIZE.items()
+        if first.startswith(MARKER, size)
+        for layout in layouts
+    ]
+
+
+def _head_ends(first: bytes) -> int:
+    """How much must be read for key and head, as far as any layout says: 64 KiB at most."""
+    numbers = [
+        layout.number(first, member)
+        for layout in _marked(first)
+        for member in ("header_start", "body_start")
+    ]
+    return max(numbers, default=0)
 
 
 def _why_not(name: str, first: bytes, layout: Layout) -> str | None:
@@ -204,10 +223,10 @@ def _made(name: str, first: bytes, layout: Layout, status: os.stat_result) -> Ca
         etag=text("etag"),
         vary=text("vary"),
         variant=_variant(first, layout),
-        head=first[start:body],
+        head=Head(first[start:body]),
         size=status.st_size,
         blocks=status.st_blocks * 512,
         body_start=body,
         inode=status.st_ino,
-        modified=status.st_mtime,
+        owner=status.st_uid,
     )

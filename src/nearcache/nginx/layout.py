@@ -147,6 +147,10 @@ class Layout:
 
 # In the order in which they are tried: today's first.
 LAYOUTS = tuple(Layout(version, machine) for machine in MACHINES for version in MEMBERS)
+BY_SIZE = {
+    size: tuple(layout for layout in LAYOUTS if layout.size == size)
+    for size in dict.fromkeys(layout.size for layout in LAYOUTS)
+}
 assert Layout(5, MACHINES[0]).size == 336
 assert Layout(3, MACHINES[0]).size == 144
 assert Layout(2, MACHINES[0]).size == 88

@@ -10,8 +10,13 @@ when it does, and with ``open_file_cache`` may serve what is gone for a while.
 
 A response with ``Vary`` has one file for each variant, all with the same key. Purging
 only the one under the key's own MD5 leaves the others to be served as hits, so every
-file of the key goes: variants first, the main one last (it is what leads to them), and
-then a second look for what a request in flight has stored meanwhile.
+file of the key goes, and then there is a second look for what a request in flight has
+stored meanwhile. A hard purge takes variants first and the main file, which leads to
+them, last: if it is interrupted, nothing is left that only a scan would find.
+
+What is written to is checked right before, in the open file: that it is an entry, that
+its key is the one that was asked for, and that it belongs to the owner of the directory
+(who can write there could put a hard link to somebody else's file under a valid name).
 """
 
 from __future__ import annotations
@@ -19,51 +24,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
 
 from nearcache.errors import NginxError, NotACacheFile
 from nearcache.nginx.cachedir import CacheDir, Census, Found
 from nearcache.nginx.cachefile import CacheFile, open_entry, read_open
+from nearcache.nginx.receipt import How, Purged, Receipt
 
-How = Literal["soft", "hard"]
 # Before now, so that clocks of a second's resolution agree that it is over.
 EXPIRED_FOR_S = 2
 TRIES = 3  # of one entry that nginx replaces while it is expired
 SCANS = 3  # for entries that appear while others are purged
 
 Selects = Callable[[CacheFile], bool]
-
-
-@dataclass(frozen=True)
-class Purged:
-    """One line of a receipt."""
-
-    path: str  # below the root
-    key: str
-    action: str  # "expired", "unlinked", "would be expired", "would be unlinked", "vanished"
-    inode: int
-    size: int
-    age_s: float  # since it was stored or revalidated
-    left_s: float  # how long it would have been served
-    variant: bool
-
-
-@dataclass
-class Receipt:
-    """What a purge did. ``census`` tells what else was met on the way."""
-
-    root: str
-    how: How
-    dry_run: bool
-    began: float  # Unix seconds
-    purged: list[Purged] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)  # why an entry was left alone
-    census: Census | None = None  # None if no scan was needed
-    seconds: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Purger:
@@ -77,6 +49,9 @@ class Purger:
         dry_run: bool = False,
         forbid_stale: bool = False,
         files_per_second: float | None = None,
+        give_up_after_s: float | None = None,
+        owner: int | None = None,
+        each: Callable[[Purged], None] | None = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -86,76 +61,128 @@ class Purger:
                 (``stale-while-revalidate``, ``stale-if-error``). A ``use_stale`` of the
                 configuration is not in the file: only ``how="hard"`` helps against it.
             files_per_second: at most, so that a large purge does not load the disk.
+            give_up_after_s: a scan that takes longer stops, and the receipt says so.
+            owner: the user id that entries must have; else that of the directory.
+            each: is told each line of the receipt as it happens.
         """
         self.directory = directory
         self.how = how
         self.dry_run = dry_run
         self.forbid_stale = forbid_stale
         self.pause_s = 1 / files_per_second if files_per_second else 0.0
+        self.give_up_after_s = give_up_after_s
+        self.owner = directory.owner if owner is None else owner
+        self.each = each
         self.clock = clock
         self.sleep = sleep
 
     def purge_key(
         self, key: bytes, levels: Sequence[int] | None = None, *, thorough: bool = False
     ) -> Receipt:
-        """All files of one key.
+        """All files of one key; see :meth:`purge_keys`."""
+        return self.purge_keys([key], levels, thorough=thorough)
 
-        Without a scan, in microseconds, if ``levels`` are known and the main file says
-        that the response has no Vary. ``thorough`` scans nevertheless: a response that
-        no longer varies may have variants from when it did, which nothing leads to.
+    def purge_keys(
+        self,
+        keys: Sequence[bytes],
+        levels: Sequence[int] | None = None,
+        *,
+        thorough: bool = False,
+        scan: bool = True,
+    ) -> Receipt:
+        """All files of these keys.
+
+        A key whose main file says that the response has no Vary is purged without a scan, in
+        microseconds, if ``levels`` are known. For all others together there is one scan: their
+        variants can lie anywhere, also where the main file has gone.
+
+        Args:
+            thorough: scan for all of them. A response that no longer varies may have
+                variants from when it did, which nothing leads to.
+            scan: False says that nothing in this cache varies, so that no scan is needed.
         """
-        receipt = self._receipt()
-        began = time.monotonic()
-        found = self.directory.find(key, levels) if levels is not None else None
-        if found and found.entry.key != key:
-            raise NginxError(f"{found.path} has another key with the same MD5; nothing was done")
-        if found and not found.entry.vary and not thorough:
-            self._take([found], receipt)
-            receipt.seconds = time.monotonic() - began
-            return receipt
-        return self._scan(lambda entry: entry.key == key, receipt, began)
-
-    def purge_where(self, selects: Selects) -> Receipt:
-        """All entries that ``selects`` says yes to, and all variants of their keys."""
-        return self._scan(selects, self._receipt(), time.monotonic())
-
-    def _scan(self, selects: Selects, receipt: Receipt, began: float) -> Receipt:
-        done: set[tuple[str, int]] = set()
-        for _ in range(1 if self.dry_run else SCANS):
-            census = Census()
-            fresh = [
-                found
-                for found in self.directory.walk(census)
-                if selects(found.entry) and not self._is_done(found, done)
-            ]
-            receipt.census = census
-            if not fresh:
-                break
-            # Variants first: as long as the main file is there, it leads to none that is left.
-            fresh.sort(key=lambda found: not found.entry.is_variant)
-            self._take(fresh, receipt)
-            done |= {(found.path, found.entry.inode) for found in fresh}
+        receipt, began = self._begin()
+        left = set(keys)
+        if levels is not None:
+            for key in keys:
+                found = self._find(key, levels)
+                if found and not scan:
+                    self._take(found, receipt)
+                elif found and not found.entry.vary and not thorough:
+                    self._take(found, receipt)
+                    left.discard(key)
+        if left and scan:
+            self._scan(lambda entry: entry.key in left, receipt, began)
         receipt.seconds = time.monotonic() - began
         return receipt
 
-    def _is_done(self, found: Found, done: set[tuple[str, int]]) -> bool:
-        if (found.path, found.entry.inode) in done:
-            return True
-        is_over = self.how == "soft" and found.entry.valid_sec < self.clock()
-        return is_over and not self.forbid_stale
+    def purge_where(self, selects: Selects) -> Receipt:
+        """All entries that ``selects`` says yes to. It must go by the key alone: an entry and its
+        variants have the same.
+        """
+        receipt, began = self._begin()
+        self._scan(selects, receipt, began)
+        receipt.seconds = time.monotonic() - began
+        return receipt
 
-    def _take(self, entries: Sequence[Found], receipt: Receipt) -> None:
-        for found in entries:
-            try:
-                receipt.purged.append(self._purge(found))
-            except (NotACacheFile, PermissionError) as error:
-                receipt.refused.append(f"{found.path}: {error}")
-            if self.pause_s and not self.dry_run:
-                self.sleep(self.pause_s)
+    def _find(self, key: bytes, levels: Sequence[int]) -> Found | None:
+        found = self.directory.find(key, levels)
+        if found and found.entry.key != key:
+            raise NginxError(f"{found.path} has another key with the same MD5; nothing was done")
+        return found
+
+    def _scan(self, selects: Selects, receipt: Receipt, began: float) -> None:
+        # A file that was refused would be refused again.
+        refused: set[str] = set()
+        for turn in range(1 if self.dry_run else SCANS):
+            before = receipt.counts.total()
+            parts = (True, False) if self.how == "hard" and not self.dry_run else (None,)
+            for variants in parts:
+                receipt.census = Census()
+                for found in self.directory.walk(receipt.census):
+                    if self._is_late(began):
+                        receipt.complete = False
+                        return
+                    if variants not in (None, found.entry.is_variant) or found.path in refused:
+                        continue
+                    if selects(found.entry):
+                        self._take_unless_over(found, receipt, turn, refused)
+            if receipt.counts.total() == before:
+                return
+
+    def _is_late(self, began: float) -> bool:
+        return self.give_up_after_s is not None and time.monotonic() - began > self.give_up_after_s
+
+    def _take_unless_over(
+        self, found: Found, receipt: Receipt, turn: int, refused: set[str]
+    ) -> None:
+        if self._is_over(found.entry):
+            receipt.over += turn == 0
+        elif not self._take(found, receipt):
+            refused.add(found.path)
+
+    def _is_over(self, entry: CacheFile) -> bool:
+        """Is there nothing left for a soft purge to do?"""
+        if self.how == "hard" or entry.valid_sec >= self.clock():
+            return False
+        windows = entry.stale_while_revalidate_s or entry.stale_if_error_s
+        return not (self.forbid_stale and windows)
+
+    def _take(self, found: Found, receipt: Receipt) -> bool:
+        """False if it was refused."""
+        try:
+            receipt.add(self._purge(found))
+        except (NotACacheFile, PermissionError) as error:
+            receipt.refuse(f"{found.path}: {error}")
+            return False
+        if self.pause_s and not self.dry_run:
+            self.sleep(self.pause_s)
+        return True
 
     def _purge(self, found: Found) -> Purged:
         word = {"soft": "expired", "hard": "unlinked"}[self.how]
         if self.dry_run:
+            self._check(found.entry, found.entry)
             return self._line(found, f"would be {word}")
         try:
             folder = self.directory.open_folder(found.folder)
@@ -216,18 +243,26 @@ class Purger:
     def _same(self, descriptor: int, expected: CacheFile) -> CacheFile:
         """The entry as it is now: still one, still of this key."""
         entry = read_open(descriptor, expected.name)
-        if entry.key != expected.key:
-            raise NotACacheFile(expected.name, "its key has changed since it was listed")
+        self._check(entry, expected)
         return entry
 
-    def _receipt(self) -> Receipt:
-        return Receipt(str(self.directory.root), self.how, self.dry_run, self.clock())
+    def _check(self, entry: CacheFile, expected: CacheFile) -> None:
+        if entry.key != expected.key:
+            raise NotACacheFile(expected.name, "its key has changed since it was listed")
+        if entry.owner != self.owner:
+            raise NotACacheFile(
+                expected.name, f"it belongs to user id {entry.owner}, the cache to {self.owner}"
+            )
+
+    def _begin(self) -> tuple[Receipt, float]:
+        root = str(self.directory.root)
+        return Receipt(root, self.how, self.dry_run, self.clock(), self.each), time.monotonic()
 
     def _line(self, found: Found, action: str) -> Purged:
         entry, now = found.entry, self.clock()
         return Purged(
             path=found.path,
-            key=entry.key.decode(errors="backslashreplace"),
+            key=entry.text,
             action=action,
             inode=entry.inode,
             size=entry.size,
@@ -235,9 +270,3 @@ class Purger:
             left_s=round(entry.time_left(now), 1),
             variant=entry.is_variant,
         )
-
-
-def of_keys(keys: Sequence[bytes]) -> Selects:
-    """Selects the entries of these keys."""
-    wanted = set(keys)
-    return lambda entry: entry.key in wanted
