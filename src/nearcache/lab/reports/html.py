@@ -26,7 +26,7 @@ from nearcache.lab.reports.colours import colours_of
 from nearcache.lab.reports.page_data import as_script, page_data
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line, kind_name
-from nearcache.lab.units import quantity
+from nearcache.lab.units import NOTHING, quantity
 from nearcache.lab.verdict import beside, describe_mix, recommend
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
@@ -192,10 +192,15 @@ def _parts(found: Sequence[Table | Chart | Grid], colours: dict[str, str]) -> li
             parts.append(PartView("chart", view.title, view, charts, drawn))
             charts += 1
         else:
-            words = dict.fromkeys(word for row in view.words for word in row)
-            known = {word: MAP_COLOURS[i % len(MAP_COLOURS)] for i, word in enumerate(words)}
-            parts.append(PartView("map", view.title, view, words=known))
+            parts.append(PartView("map", view.title, view, words=_backgrounds(view)))
     return parts
+
+
+def _backgrounds(grid: Grid) -> dict[str, str]:
+    """One for each word of a map; none for what says nothing."""
+    words = dict.fromkeys(word for row in grid.words for word in row if word != NOTHING)
+    known = {word: MAP_COLOURS[i % len(MAP_COLOURS)] for i, word in enumerate(words)}
+    return {NOTHING: "none", **known}
 
 
 def _mix_bars(analysis: Analysis, colours: dict[str, str]) -> list[MixBar]:

@@ -131,7 +131,7 @@ def draw_grid(grid: Grid, width: int) -> RenderableType:
         for place, word in enumerate(row):
             is_here = grid.here == (number, place)
             text = f"[{codes[word]}]" if is_here else codes[word]
-            style = WORD_STYLES[words.index(word) % len(WORD_STYLES)]
+            style = "dim" if word == NOTHING else WORD_STYLES[words.index(word) % len(WORD_STYLES)]
             cells.append(Text(text, style=f"{style} reverse" if is_here else style))
         drawn.add_row(Text(name), *cells)
     notes = [f"across: {grid.x_title}; down: {grid.y_title}"]

@@ -122,7 +122,8 @@ function curves(host, chart) {
   const logSplits = (u, index, low, high) => logTicks(low, high);
   const narrow = host.clientWidth < 560;
   const marks = chart.marks || [];
-  const named = host.clientWidth > 720 && lines.length <= MOST_NAMED;
+  const joined = lines.filter(line => !line.dots);
+  const named = host.clientWidth > 720 && joined.length > 0 && joined.length <= MOST_NAMED;
   const options = {
     width: host.clientWidth, padding: named ? [null, NAME_ROOM, null, null] : undefined, height: chart.height || (narrow ? 260 : 330),
     legend: { show: false }, focus: { alpha: 0.25 },
@@ -141,7 +142,7 @@ function curves(host, chart) {
     hooks: {
       setSeries: [(u, index) => { if (index === null) tip.hidden = true; }],
       setCursor: [u => point(u)],
-      draw: [u => drawMarks(u, marks), u => named && drawNames(u, lines)],
+      draw: [u => drawMarks(u, marks), u => named && drawNames(u, lines), u => drawDots(u, lines)],
     },
   };
   let focused = null;
@@ -167,6 +168,7 @@ function drawNames(u, lines) {
   const { ctx, bbox } = u, ratio = devicePixelRatio, step = 13 * ratio;
   const places = [];
   lines.forEach((line, number) => {
+    if (line.dots) return;
     const values = u.data[number + 1], at = nearest(values, values.length - 1);
     if (at !== null) places.push({ line, y: u.valToPos(values[at], "y", true) });
   });
@@ -182,6 +184,30 @@ function drawNames(u, lines) {
   for (const { line, at } of places) {
     ctx.fillStyle = line.colour;
     ctx.fillText(fitted(line.name, NAME_ROOM - 10), bbox.left + bbox.width + 8 * ratio, at);
+  }
+  ctx.restore();
+}
+
+function drawDots(u, lines) {
+  // Beside a dot its name, where there is room; the tip names them all.
+  const { ctx, bbox } = u, ratio = devicePixelRatio, taken = [];
+  const dots = lines.flatMap((line, number) => line.dots
+    ? [...u.data[number + 1].keys()].filter(i => typeof u.data[number + 1][i] === "number").map(i => ({
+        line, x: u.valToPos(u.data[0][i], "x", true), y: u.valToPos(u.data[number + 1][i], "y", true) }))
+    : []);
+  for (const dot of dots) taken.push([dot.x - 5 * ratio, dot.y - 5 * ratio, 10 * ratio, 10 * ratio]);
+  ctx.save();
+  ctx.font = `${11 * ratio}px system-ui`;
+  ctx.textBaseline = "middle";
+  for (const { line, x, y } of dots) {
+    const text = fitted(line.name, 190), wide = ctx.measureText(text).width;
+    const flip = x + wide + 12 * ratio > bbox.left + bbox.width;
+    const box = [flip ? x - wide - 9 * ratio : x + 9 * ratio, y - 7 * ratio, wide, 14 * ratio];
+    if (box[0] < bbox.left || taken.some(other => overlap(box, other))) continue;
+    taken.push(box);
+    ctx.fillStyle = line.colour;
+    ctx.textAlign = "left";
+    ctx.fillText(text, box[0], y);
   }
   ctx.restore();
 }
