@@ -24,6 +24,7 @@ HOURS_A_MONTH = 730
 NS_AN_HOUR = 3600e9
 MILLION = 1e6
 LEAST_OF_MIX = 0.5
+SMALLEST_SHORT = 1e-3  # below, three digits would need an exponent
 COUNTED = (
     "A GB is one of your data, counted as pickled values; CPU is that of client and server for an "
     "average operation. Replicas, spare servers and the network are not in it."
@@ -167,7 +168,9 @@ def _row(cost: Cost, prices: Prices) -> list[str]:
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= SMALLEST_SHORT else f"{value:.6f}"
 
 
 def _note(found: Sequence[Cost]) -> str:
