@@ -11,7 +11,9 @@
     stats.py       ratios, intervals, the noise floor; knows nothing of caches
     analysis.py    a sample judged: rows, ties, contrasts, the seeds' claims
     verdict.py     the sentence and the CACHES block, made from a sample only
-    reports/       readers of a sample: terminal and one HTML page
+    compare.py     two samples: what became slower, what else changed
+    views/         what only one experiment shows; drawn by every report
+    reports/       readers of a sample: terminal, Markdown, CSV, one HTML page
 
 The arrows point downwards: a report never measures and the driver never judges.
 Nothing outside ``cli`` and ``web`` imports this package.
