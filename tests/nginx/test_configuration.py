@@ -156,7 +156,7 @@ def test_a_file_that_includes_itself_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("http {\n server {\n", 2), ("http {\n a b }\n}", 3), ("}\n\n", 1),
+    [("http {\n server {\n", 2), ("http {\n a b }\n}", 2), ("}\n\n", 1),
      ("http {\n proxy_cache z\n server { } }\n", 2),
      ("location / {\n proxy_pass http://x }\n}\n", 2)],
 )  # fmt: skip
