@@ -19,6 +19,7 @@ from nearcache.errors import NearcacheError
 NOUNS = {
     "codec": ("nearcache.cli.codec", "codec"),
     "lab": ("nearcache.cli.lab", "lab"),
+    "nginx": ("nearcache.cli.nginx", "nginx"),
     "shm": ("nearcache.cli.shm", "shm"),
 }
 
@@ -56,6 +57,7 @@ class Nouns(click.Group):
                 [
                     ("codec", "Choose how values become bytes."),
                     ("lab", "Measure caches."),
+                    ("nginx", "Look at an nginx cache."),
                     ("shm", "Look into a shared cache."),
                 ]
             )

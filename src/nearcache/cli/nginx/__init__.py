@@ -7,7 +7,12 @@ import click
 from nearcache.cli.verbs import Verbs
 from nearcache.errors import NginxError
 
-VERBS: dict[str, str] = {}
+VERBS = {
+    "report": "Say what the cache saves and what it costs, from access logs.",
+    "misses": "Say why requests miss the cache, which, and what would buy most.",
+    "queries": "Report how long the values of an argument are: what a rule of length would do.",
+    "inspect": "Show what a cache directory holds: entries, variants, RAM, duplicate bodies.",
+}
 
 
 @click.group(cls=Verbs, package=__name__, verbs=VERBS, error=NginxError)

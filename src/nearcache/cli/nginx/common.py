@@ -1,0 +1,327 @@
+"""What the verbs that read logs share: their options, one pass over the logs, showing a page."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from nearcache.errors import NginxError
+from nearcache.nginx.text import MOST_WIDTH, Page, lines_of, percent, plural, printable, ratio
+
+if TYPE_CHECKING:
+    from nearcache._core import NginxLog, NginxResult
+    from nearcache.nginx.formats import LogFormat
+    from nearcache.nginx.logs import Logs
+    from nearcache.nginx.site import Site
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+INCOMPLETE = 1  # the exit code when less was read than given
+BAD_WORTH_SAYING = 0.001
+_AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_AGO_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def _moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """``2026-11-21``, ``2026-11-21T08:30`` (this machine's time), or ``90m``: so long ago.
+
+    Microseconds since 1970.
+    """
+    if value is None:
+        return None
+    ago = _AGO.fullmatch(value.strip())
+    try:
+        if ago:
+            then = datetime.now(UTC) - timedelta(seconds=float(ago[1]) * _AGO_S[ago[2]])
+        else:
+            then = datetime.fromisoformat(value.strip())
+        return round(then.timestamp() * 1_000_000)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{value!r} is no time; write 2026-11-21T08:30, or 90m, 6h, 2d for so long ago"
+        ) from None
+
+
+def _group(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> Any:
+    pairs = []
+    for value in values:
+        pattern, equals, name = value.rpartition("=")
+        if not (pattern and equals and name):
+            raise click.BadParameter(f"{value!r} is not REGEX=NAME, as ^/song/=songs")
+        pairs.append((pattern, name))
+    return tuple(pairs)
+
+
+def log_options(command: Command) -> Command:
+    """Which logs, how to read them, and which of their lines."""
+    for decorate in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines."),
+        click.option("--every", type=click.FloatRange(0.5), default=5.0, show_default=True,
+                     help="With --follow: show anew after so many seconds."),
+        click.option("--follow", is_flag=True,
+                     help="Go on with what nginx writes, through rotations; Ctrl-C ends it."),
+        click.option("--group", "groups", multiple=True, metavar="REGEX=NAME", callback=_group,
+                     help="Requests that match are one URL group. May be given several times."),
+        click.option("--location", metavar="LOCATION",
+                     help="Only this location, written as in nginx: /api/, '= /', '~ \\.png$'."),
+        click.option("--host", help="Only requests for this host."),
+        click.option("--until", metavar="TIME", callback=_moment, help="Only requests before."),
+        click.option("--since", metavar="TIME", callback=_moment,
+                     help="Only requests from then on: 2026-11-21, 2026-11-21T08:30, or 6h ago."),
+        click.option("--key", metavar="VARIABLE",
+                     help="The variable of the log that holds the cache key."),
+        click.option("--config", metavar="FILE", type=click.Path(allow_dash=True),
+                     help="nginx.conf, or the output of `nginx -T`: formats, locations, rules."),
+        click.option("--format", "log_format", metavar="FORMAT",
+                     help="combined, json, a log_format's name or text. [found by trying]"),
+        click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path()),
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a user asked for: the options of :func:`log_options`."""
+
+    files: tuple[str, ...]
+    log_format: str | None = None
+    config: str | None = None
+    key: str | None = None
+    since: int | None = None
+    until: int | None = None
+    host: str | None = None
+    location: str | None = None
+    groups: tuple[tuple[str, str], ...] = ()
+    follow: bool = False
+    every: float = 5.0
+    as_json: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+    """Of NginxLog, for one verb only: ``argument`` and the like."""
+
+
+@dataclass
+class Reading:
+    """One pass over some logs: ask for ``result`` when it is over, or in between."""
+
+    logs: Logs
+    format: LogFormat
+    site: Site
+    log: NginxLog
+
+    @property
+    def result(self) -> NginxResult:
+        return self.log.result()
+
+    def about(self, result: NginxResult) -> dict[str, Any]:
+        """What was read, for JSON."""
+        from nearcache.nginx.formats import missing
+
+        return {
+            "format": self.format.name,
+            "format_text": self.format.text,
+            "format_chosen": self.format.chosen,
+            "files": self.logs.names,
+            "troubles": self.logs.troubles,
+            "notes": [*self.logs.notes, *self.site.notes],
+            "lines": result["lines"],
+            "bad": result["bad"],
+            "bad_examples": [{"line": n, "text": text} for n, text in result["bad_examples"]],
+            "backwards": result["backwards"],
+            "key": result["keys"]["text"],
+            "key_rate": result["keys"]["rate"],
+            "cannot_tell": [
+                {"variable": each.variable, "tells": each.tells} for each in missing(result)
+            ],
+        }
+
+    def notes(self, result: NginxResult) -> Iterator[str]:
+        """What a reader must know about the reading itself."""
+        from nearcache.nginx.formats import missing
+
+        yield f"log format: {self.format.name}, {self.format.chosen}"
+        yield from self.site.notes
+        yield from self.logs.notes
+        if result["bad"] > BAD_WORTH_SAYING * result["lines"]:
+            share = percent(ratio(result["bad"], result["lines"]))
+            number, text = result["bad_examples"][0]
+            yield (
+                f"{plural(result['bad'], 'line')} ({share}) did not fit the format and are not "
+                f"counted; the first is line {number}: {printable(text)[:120]}"
+            )
+        if result["backwards"]:
+            yield (
+                f"{plural(result['backwards'], 'line')} are more than a minute older than one "
+                "before: are several logs mixed, or in the wrong order? Reasons of misses are rough"
+            )
+        if result["keys"]["rate"] < 1:
+            yield f"why it missed is estimated from {result['keys']['rate']:.1%} of all URLs"
+        lacking: dict[str, list[str]] = {}
+        for each in missing(result):
+            lacking.setdefault(each.variable, []).append(each.tells)
+        for variable, tells in lacking.items():
+            yield f"add {variable} to the log_format to learn {'; '.join(tells)}"
+
+
+def read_logs(request: Request, show: Callable[[Reading], None]) -> None:
+    """Reads everything and shows it; following, shows it again and again until Ctrl-C.
+
+    Exits with 1 if something that was given could not be read to its end.
+    """
+    reading = _open(request)
+    if request.follow:
+        _follow(request, reading, show)
+    else:
+        for chunk in _with_progress(reading.logs):
+            reading.log.feed(chunk)
+        reading.log.finish()
+        _check_fits(reading)
+        show(reading)
+    for trouble in reading.logs.troubles:
+        click.echo(f"nearcache: {trouble}", err=True)
+    if reading.logs.troubles:
+        raise SystemExit(INCOMPLETE)
+
+
+def _open(request: Request) -> Reading:
+    from nearcache._core import NginxLog
+    from nearcache.nginx.formats import choose
+    from nearcache.nginx.logs import Logs
+    from nearcache.nginx.site import parse_location
+
+    site = _site(request)
+    logs = Logs(_files(request, site), following=request.follow)
+    beginning = logs.peek()
+    if not beginning:
+        raise NginxError("; ".join(logs.troubles) or f"{', '.join(logs.names)}: no lines")
+    log_format = choose(request.log_format, site.formats, beginning)
+    only = parse_location(request.location) if request.location else None
+    locations = list(site.locations)
+    if only and only not in locations:
+        locations.append(only)
+    options: dict[str, Any] = {
+        "since_us": request.since,
+        "until_us": request.until,
+        "host": request.host,
+        "only_location": locations.index(only) if only else None,
+    }
+    log = NginxLog(
+        log_format.text,
+        key=request.key.removeprefix("$") if request.key else site.key_variable,
+        locations=locations,
+        groups=request.groups,
+        ttl_s=site.ttl_s,
+        inactive_s=site.inactive_s,
+        min_uses=site.min_uses,
+        ignore_headers=site.ignore_headers,
+        utc_offset_s=_utc_offset_s(),
+        **{name: value for name, value in options.items() if value is not None},
+        **request.more,
+    )
+    return Reading(logs, log_format, site, log)
+
+
+def _site(request: Request) -> Site:
+    from nearcache.nginx.site import Site, site_of
+
+    if request.config is None:
+        return Site()
+    if request.config == "-" and "-" in request.files:
+        raise NginxError("only one of the log and --config can come from standard input")
+    from nearcache.nginx.configuration import read_configuration
+
+    return site_of(read_configuration(request.config), request.host)
+
+
+def _files(request: Request, site: Site) -> list[str]:
+    """What was named; else the logs of the configuration; else where nginx logs usually are."""
+    from nearcache.nginx.logs import USUAL_PLACE
+
+    if request.files:
+        return list(request.files)
+    if site.logs:
+        return list(site.logs)
+    if Path(USUAL_PLACE).is_dir():
+        return [USUAL_PLACE]
+    raise NginxError("which log? Name files or directories, or - for standard input")
+
+
+def _utc_offset_s() -> int:
+    offset = datetime.now().astimezone().utcoffset()
+    return int(offset.total_seconds()) if offset else 0
+
+
+def _follow(request: Request, reading: Reading, show: Callable[[Reading], None]) -> None:
+    shown_at = time.monotonic()
+    try:
+        for chunk in reading.logs.chunks():
+            if chunk:
+                reading.log.feed(chunk)
+            if time.monotonic() - shown_at >= request.every:
+                if sys.stdout.isatty() and not request.as_json:
+                    click.clear()
+                show(reading)
+                shown_at = time.monotonic()
+    except KeyboardInterrupt:
+        click.echo(err=True)
+    reading.log.finish()
+    show(reading)
+
+
+def _with_progress(logs: Logs) -> Iterator[bytes]:
+    """The chunks; with a bar on a terminal, by bytes as they lie on the disk."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield from logs.chunks()
+        return
+    columns = (
+        TextColumn("reading"),
+        BarColumn(None),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=logs.total_bytes)
+        for chunk in logs.chunks():
+            yield chunk
+            progress.update(task, completed=logs.read_bytes)
+
+
+def _check_fits(reading: Reading) -> None:
+    result = reading.result
+    if result["lines"] and result["bad"] == result["lines"]:
+        number, text = result["bad_examples"][0]
+        raise NginxError(
+            f"no line fits the log format {reading.format.name}; line {number}: "
+            f"{printable(text)[:160]}"
+        )
+
+
+def print_page(page: Page) -> None:
+    """Shows a page in the width of the terminal; of a pipe, in 80 columns."""
+    width = Console().width if sys.stdout.isatty() else 80
+    for line in lines_of(page, min(width, MOST_WIDTH)):
+        click.echo(line)
+
+
+def print_json(value: Any, *, one_line: bool = False) -> None:
+    click.echo(json.dumps(value, ensure_ascii=True, indent=None if one_line else 2))

@@ -1,0 +1,123 @@
+"""What a configuration says about the requests of a log: locations, and how their cache works.
+
+All of it may be missing: without a configuration the log is read alone. Where locations
+differ (one keeps for an hour, another for a day) the answer is None: one pass has one rule,
+and a wrong one would give wrong reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from nearcache.errors import NginxError
+
+if TYPE_CHECKING:
+    from nearcache.nginx.configuration import Configuration, Location
+
+MATCHING = ("", "=", "^~", "~", "~*")  # kinds of locations that a path can match
+_ONE_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_OK = {"200", "any"}
+Fact = TypeVar("Fact")
+
+
+@dataclass(frozen=True)
+class Site:
+    """The rules of one site. The default: nothing is known."""
+
+    formats: Mapping[str, str] = field(default_factory=dict)
+    logs: tuple[str, ...] = ()
+    locations: tuple[tuple[str, str], ...] = ()
+    protocol: str | None = None
+    """``uwsgi`` where it is ``uwsgi_cache``; None if not known, or several."""
+    key_variable: str | None = None
+    ttl_s: float | None = None
+    inactive_s: float | None = None
+    min_uses: int = 1
+    ignore_headers: tuple[str, ...] = ()
+    lock: bool | None = None
+    """Is there a ``*_cache_lock``? None if not known."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cache_name(self) -> str:
+        """For sentences: ``uwsgi_cache``, or just ``cache``."""
+        return f"{self.protocol}_cache" if self.protocol else "cache"
+
+    @property
+    def prefix(self) -> str:
+        """For directives in advice: ``proxy`` unless it is known better."""
+        return self.protocol or "proxy"
+
+
+def site_of(configuration: Configuration, host: str | None = None) -> Site:
+    """The rules of the server that answers ``host``, or of all servers."""
+    wanted = [each for each in configuration.locations if _serves(each, host)]
+    if host and not wanted:
+        raise NginxError(f"no server of the configuration has the server_name {host}")
+    cached = [each for each in wanted if each.zone]
+    servers = {id(each.server) for each in wanted}
+    notes = []
+    if len(servers) > 1:
+        notes.append(
+            f"the configuration has {len(servers)} servers, and their locations are taken "
+            "together; --host takes those of one"
+        )
+    return Site(
+        formats=configuration.formats,
+        logs=tuple(
+            dict.fromkeys(log.path for log in configuration.logs if log.path.startswith("/"))
+        ),
+        locations=_locations(wanted),
+        protocol=_same(each.protocol for each in cached),
+        key_variable=_same(_key_variable(each.key) for each in cached),
+        ttl_s=_same(_ttl_s(each) for each in cached),
+        inactive_s=_same(_inactive_s(configuration, each) for each in cached),
+        min_uses=_same(each.min_uses for each in cached) or 1,
+        ignore_headers=tuple(sorted(_same(each.ignore_headers for each in cached) or ())),
+        lock=_same(each.lock for each in cached),
+        notes=tuple(notes),
+    )
+
+
+def parse_location(text: str) -> tuple[str, str]:
+    """``~ \\.php$`` as (kind, pattern), as it is written after ``location``."""
+    kind, _, pattern = text.strip().partition(" ")
+    if not pattern:
+        return "", kind
+    if kind not in MATCHING:
+        raise NginxError(f"location {text!r} begins with none of = ^~ ~ ~*")
+    return kind, pattern.strip()
+
+
+def _serves(location: Location, host: str | None) -> bool:
+    return host is None or host in location.server_names
+
+
+def _locations(locations: Sequence[Location]) -> tuple[tuple[str, str], ...]:
+    found = [(each.kind, each.pattern) for each in locations if each.kind in MATCHING]
+    return tuple(dict.fromkeys(found))
+
+
+def _same(facts: Iterable[Fact]) -> Fact | None:
+    """What all say; None if they differ, or nobody says anything."""
+    found = set(facts)
+    return found.pop() if len(found) == 1 else None
+
+
+def _key_variable(key: str) -> str | None:
+    match = _ONE_VARIABLE.fullmatch(key)
+    return (match[1] or match[2]) if match else None
+
+
+def _ttl_s(location: Location) -> float:
+    """Of ``*_cache_valid`` for 200; 0: there is none."""
+    statuses = (each for each in location.valid if not _OK.isdisjoint(each.statuses))
+    return next((each.seconds for each in statuses), 0.0)
+
+
+def _inactive_s(configuration: Configuration, location: Location) -> float | None:
+    cache = configuration.cache_of(location)
+    return cache.inactive_s if cache else None

@@ -1,0 +1,217 @@
+"""How findings are shown: numbers with units, tables that fit, bars and sparklines, as plain text.
+
+A log holds what strangers sent. Whatever of it is shown goes through :func:`printable`:
+a terminal must not obey it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from rich.cells import cell_len, set_cell_size
+
+LEVELS = "▁▂▃▄▅▆▇█"
+EIGHTHS = " ▏▎▍▌▋▊▉"
+NOTHING = "-"
+MOST_WIDTH = 100
+LEAST_WIDTH = 30
+LEAST_NAME = 14
+
+TIME_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def duration(seconds: float | None) -> str:
+    """``4331`` as ``1 h 12 min``, ``3.14`` as ``3.1 s``, ``0.02`` as ``20 ms``."""
+    if seconds is None:
+        return NOTHING
+    if round(seconds, 3) < 1:
+        return _milliseconds(1000 * seconds)
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    counts = []
+    for unit, length in TIME_UNITS:
+        number, left = divmod(left, length)
+        counts.append((number, unit))
+    first = next(place for place, (number, _) in enumerate(counts) if number)
+    return " ".join(f"{number} {unit}" for number, unit in counts[first : first + 2] if number)
+
+
+def _milliseconds(ms: float) -> str:
+    return f"{ms:.0f} ms" if ms >= 9.95 or not ms else f"{ms:.1f} ms" if ms >= 0.1 else "<0.1 ms"
+
+
+def size(amount: float | None) -> str:
+    """Bytes in powers of 1000, as logs and disks are counted: ``34 MB``."""
+    if amount is None:
+        return NOTHING
+    power = 0
+    while abs(amount) >= 999.5 and power < len(SIZE_UNITS) - 1:
+        amount, power = amount / 1000, power + 1
+    digits = 0 if amount >= 99.95 or not power else 1
+    return f"{amount:.{digits}f} {SIZE_UNITS[power]}"
+
+
+def count(number: int | None) -> str:
+    return NOTHING if number is None else f"{number:,}"
+
+
+def percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{share:.1%}"
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """None where there is nothing to divide by."""
+    return part / whole if whole else None
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """``1 request``, ``2,000 requests``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def printable(text: str) -> str:
+    """Without what moves cursors, changes colours or turns the direction of writing."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """From zero to the largest; a dot where there is nothing to show."""
+    top = max((value for value in values if value is not None), default=0)
+    return "".join(
+        "·" if value is None else LEVELS[min(7, int(8 * value / top))] if top else LEVELS[0]
+        for value in values
+    )
+
+
+def bar(share: float, room: int) -> str:
+    """A bar of at most ``room`` characters, to an eighth of one."""
+    eighths = round(8 * room * min(1.0, max(0.0, share)))
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells are ready to print. The first column is text and shrinks; the others are numbers.
+
+    Where it is too narrow, columns are left out from the right.
+    """
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    text_columns: Sequence[int] = (0,)  # aligned to the left
+
+
+@dataclass(frozen=True)
+class Sparks:
+    """One line of small columns, with what is under its ends."""
+
+    title: str
+    values: Sequence[float | None]
+    left: str
+    right: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Numbered paragraphs."""
+
+    title: str
+    points: Sequence[str]
+
+
+Part = Table | Sparks | Points
+
+
+@dataclass(frozen=True)
+class Page:
+    """One report: what it says first, its findings, its tables, and what it could not tell."""
+
+    title: str
+    sentences: Sequence[str]
+    parts: Sequence[Part] = ()
+    notes: Sequence[str] = ()
+
+
+def lines_of(page: Page, width: int) -> list[str]:
+    """The page as lines of at most ``width`` columns."""
+    width = max(LEAST_WIDTH, min(width, MOST_WIDTH))
+    lines: list[str] = []
+    for sentence in page.sentences:
+        lines += _paragraph(sentence, width)
+    for part in page.parts:
+        lines += ["", part.title, *_drawn(part, width)]
+    if page.notes:
+        lines += ["", *(line for note in page.notes for line in _item("-", note, width))]
+    return lines
+
+
+def _drawn(part: Part, width: int) -> list[str]:
+    if isinstance(part, Points):
+        return [
+            line for n, text in enumerate(part.points, 1) for line in _item(f"{n}.", text, width)
+        ]
+    drawn = _table(part, width) if isinstance(part, Table) else _sparks(part, width)
+    return [*drawn, *_paragraph(part.note, width)]
+
+
+def _paragraph(text: str, width: int) -> list[str]:
+    return wrap(text, width, break_on_hyphens=False)
+
+
+def _item(sign: str, text: str, width: int) -> list[str]:
+    later = " " * (len(sign) + 1)
+    return wrap(
+        text,
+        width,
+        initial_indent=f"{sign} ",
+        subsequent_indent=later,
+        break_on_hyphens=False,
+    )
+
+
+def _table(table: Table, width: int) -> list[str]:
+    widths = [
+        max(cell_len(row[column]) for row in (table.head, *table.rows))
+        for column in range(len(table.head))
+    ]
+    least = min(widths[0], LEAST_NAME)
+    while len(widths) > 2 and least + sum(widths[1:]) + 2 * (len(widths) - 1) > width:
+        widths.pop()
+    widths[0] = max(4, min(widths[0], width - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    return [_row(row, widths, table.text_columns) for row in (table.head, *table.rows)]
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], text_columns: Sequence[int]) -> str:
+    shown = []
+    for column, wide in enumerate(widths):
+        text = cells[column]
+        if cell_len(text) > wide:
+            text = set_cell_size(text, wide - 1).rstrip() + "…"
+        room = " " * (wide - cell_len(text))
+        shown.append(text + room if column in text_columns else room + text)
+    return "  ".join(shown).rstrip()
+
+
+def _sparks(sparks: Sparks, width: int) -> list[str]:
+    values = _resampled(sparks.values, width)
+    gap = max(1, len(values) - len(sparks.left) - len(sparks.right))
+    return [sparkline(values), f"{sparks.left}{' ' * gap}{sparks.right}"]
+
+
+def _resampled(values: Sequence[float | None], room: int) -> Sequence[float | None]:
+    """Means of neighbours, where there are more values than room."""
+    if len(values) <= room:
+        return values
+    shown: list[float | None] = []
+    for place in range(room):
+        begin, end = place * len(values) // room, (place + 1) * len(values) // room
+        known = [value for value in values[begin:end] if value is not None]
+        shown.append(sum(known) / len(known) if known else None)
+    return shown
