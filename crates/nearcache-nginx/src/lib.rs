@@ -3,7 +3,7 @@
 //! ```text
 //!  log_format ──compile──> Plan          (format.rs)
 //!  bytes ──> Lines ──> Plan or JSON ──> Record ──> a Consumer of the caller
-//!           (lines.rs)  (format.rs, json.rs)  (record.rs)
+//!           (lines.rs)  (format.rs, json.rs)  (record.rs)     LogPass (pass.rs)
 //! ```
 //!
 //! # Goals
@@ -17,13 +17,40 @@
 //!
 //! Opening files, unpacking them, and telling people about it: that is Python's.
 
+mod distinct;
 mod format;
+mod freshness;
+mod groups;
+mod hashing;
+mod histogram;
 mod json;
+mod keys;
+mod ledger;
+mod lengths;
 mod lines;
+mod locations;
+mod misses;
 mod numbers;
+mod pass;
 mod record;
+mod request;
+mod spelling;
+mod text;
 mod time;
+mod top;
 
 pub use format::{COMBINED, Format, FormatError, Plan};
+pub use freshness::{CacheValid, Verdict};
+pub use groups::{Group, Groups};
+pub use histogram::{Bucket, Histogram};
+pub use keys::Keys;
+pub use ledger::{ANY_GROUP, Count, Hour, Ledger, STATUS_NAMES, Sum, Tally};
+pub use lengths::{LONGEST, Lengths, OfLength, Subject};
 pub use lines::{Bad, Consumer, LONGEST_LINE, Reader};
+pub use locations::{Kind, Locations, PatternError};
+pub use misses::{Judgement, Misses, Rules, WHY_NAMES, Why};
+pub use pass::{LogPass, Options, RankedBy};
 pub use record::{CacheStatus, Field, Record, Upstream};
+pub use request::{KeyText, Request};
+pub use spelling::NAMES as SPELLING_NAMES;
+pub use top::{Entry, Top};

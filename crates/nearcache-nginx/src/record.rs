@@ -39,6 +39,10 @@ pub enum Field {
 pub const FIELDS: usize = Field::UpstreamStatus as usize + 1;
 
 impl Field {
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
     /// The field that a variable of nginx fills, by its name without `$`.
     ///
     /// `$cl_key` is what `nearcache nginx config` calls the key; another name can be given
@@ -125,15 +129,18 @@ pub struct Record<'a> {
     /// When the request ended, in microseconds since 1970.
     pub time_us: Option<i64>,
     fields: [Option<&'a [u8]>; FIELDS],
+    /// A bit for every field that the line has, be it as `-`.
+    said: u32,
 }
 
 impl<'a> Record<'a> {
     pub(crate) fn empty() -> Record<'a> {
-        Record { time_us: None, fields: [None; FIELDS] }
+        Record { time_us: None, fields: [None; FIELDS], said: 0 }
     }
 
     pub(crate) fn put(&mut self, field: Field, text: &'a [u8]) {
         self.fields[field as usize] = Some(text);
+        self.said |= field.bit();
     }
 
     /// The text of a field; `None` if the format has none or the line says `-`.
@@ -190,7 +197,12 @@ impl<'a> Record<'a> {
 
     /// Does the format have this field at all?
     pub fn says(&self, field: Field) -> bool {
-        self.fields[field as usize].is_some()
+        self.said & field.bit() != 0
+    }
+
+    /// The [`Field::bit`] of every field it has.
+    pub fn said(&self) -> u32 {
+        self.said
     }
 
     /// `GET /path HTTP/1.1` as method and target; `None` for what is no request line

@@ -56,6 +56,16 @@ fn parse_iso8601(text: &[u8]) -> Option<i64> {
     Some(days * 86_400 + seconds - zone_seconds(text[19], &text[20..22], &text[23..25])?)
 }
 
+/// `Sun, 17 May 2015 10:05:03 GMT`, as in HTTP's headers. The two older forms are out of use.
+pub(crate) fn http_date(text: &[u8]) -> Option<i64> {
+    if text.len() != 29 || text[4] != b' ' || text[16] != b' ' || !text.ends_with(b" GMT") {
+        return None;
+    }
+    let month = MONTHS.iter().position(|name| *name == &text[8..11])? as i64 + 1;
+    let days = days_from_civil(number(&text[12..16])?, month, number(&text[5..7])?)?;
+    Some(days * 86_400 + clock_seconds(&text[17..25])?)
+}
+
 /// `10:05:03`
 fn clock_seconds(text: &[u8]) -> Option<i64> {
     let (hour, minute, second) = (number(&text[..2])?, number(&text[3..5])?, number(&text[6..8])?);
@@ -102,6 +112,8 @@ mod tests {
         assert_eq!(clock.local(b"17/May/2015:05:05:03 -0500"), Some(1_431_857_103));
         assert_eq!(clock.local(b"29/Feb/2024:23:59:59 +0000"), Some(1_709_251_199));
         assert_eq!(clock.local(b"01/Jan/1970:00:00:00 +0000"), Some(0));
+        assert_eq!(http_date(b"Sun, 17 May 2015 10:05:03 GMT"), Some(1_431_857_103));
+        assert_eq!(http_date(b"Sunday, 17-May-15 10:05:03 GMT"), None);
     }
 
     #[test]

@@ -1,0 +1,205 @@
+//! The log pass: one reading of the log, all the sums of `report`, `misses` and `queries`.
+//!
+//! ```text
+//!  Record ──> Request ──┬─> group and location  (groups.rs, locations.rs)
+//!            (request.rs)├─> Judgement: why was it not served?  (misses.rs, keys.rs)
+//!                        ├─> Ledger: sums by group and hour  (ledger.rs)
+//!                        ├─> Top: the heaviest URLs  (top.rs)
+//!                        └─> Lengths of an argument  (lengths.rs)
+//! ```
+//!
+//! Memory is bounded by the limits of each of these, whatever the log.
+
+use crate::groups::Groups;
+use crate::ledger::{Ledger, Sum, Tally};
+use crate::lengths::{Lengths, Subject};
+use crate::lines::Consumer;
+use crate::locations::{Kind, Locations, PatternError};
+use crate::misses::{Judgement, Misses, Rules, Why};
+use crate::record::{Field, Record};
+use crate::request::{KeyText, Request, target_of};
+use crate::spelling;
+use crate::text;
+use crate::top::Top;
+
+/// What a pass is to look at.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub locations: Vec<(Kind, String)>,
+    /// Regular expression and name of a URL group.
+    pub groups: Vec<(String, String)>,
+    pub max_groups: usize,
+    pub rules: Rules,
+    pub max_keys: usize,
+    /// Whose lengths, and under which path.
+    pub lengths: Option<(Subject, String)>,
+    pub utc_offset_s: i64,
+}
+
+/// What the heaviest URLs are ranked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankedBy {
+    UpstreamTime,
+    RequestTime,
+    Requests,
+}
+
+/// A line that is older than one before by more than this was not written after it.
+const BACKWARDS_US: i64 = 60_000_000;
+/// Targets whose group is remembered; a power of two.
+const REMEMBERED: usize = 1 << 14;
+
+#[derive(Debug)]
+pub struct LogPass {
+    groups: Groups,
+    locations: Locations,
+    /// (hash of the target, its group), by the last bits of the hash.
+    remembered: Vec<(u64, u32)>,
+    misses: Misses,
+    ledger: Ledger,
+    top: Top,
+    lengths: Option<Lengths>,
+    joined: Vec<u8>,
+    /// From the first record on.
+    pub key_text: Option<KeyText>,
+    pub ranked_by: Option<RankedBy>,
+    /// [`Field::bit`] of every field that any line had.
+    pub said: u32,
+    pub first_us: Option<i64>,
+    pub last_us: Option<i64>,
+    pub backwards: u64,
+    /// See [`spelling::NAMES`].
+    pub spellings: [Sum; spelling::NAMES.len()],
+}
+
+impl LogPass {
+    pub fn new(options: Options) -> Result<LogPass, PatternError> {
+        Ok(LogPass {
+            groups: Groups::new(&options.groups, options.max_groups)?,
+            locations: Locations::new(&options.locations)?,
+            remembered: vec![(0, u32::MAX); REMEMBERED],
+            misses: Misses::new(options.rules, options.max_keys),
+            ledger: Ledger::new(options.utc_offset_s),
+            top: Top::default(),
+            lengths: options.lengths.map(|(subject, under)| Lengths::new(subject, &under)),
+            joined: Vec::new(),
+            key_text: None,
+            ranked_by: None,
+            said: 0,
+            first_us: None,
+            last_us: None,
+            backwards: 0,
+            spellings: [Sum::default(); spelling::NAMES.len()],
+        })
+    }
+
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub fn misses(&self) -> &Misses {
+        &self.misses
+    }
+
+    pub fn top(&self) -> &Top {
+        &self.top
+    }
+
+    pub fn lengths(&self) -> Option<&Lengths> {
+        self.lengths.as_ref()
+    }
+
+    pub fn by_location(&self) -> Vec<Tally> {
+        self.ledger.by_location(self.groups.table(), self.locations.none())
+    }
+
+    /// Matches of regular expressions that took too many steps and count as none.
+    pub fn gave_up(&self) -> u64 {
+        self.groups.gave_up + self.locations.gave_up
+    }
+
+    fn group_of(&mut self, request: &Request<'_>) -> u32 {
+        let place = request.target_hash as usize % REMEMBERED;
+        let (hash, group) = self.remembered[place];
+        if hash == request.target_hash && group != u32::MAX {
+            return group;
+        }
+        let path = text::split_target(request.target).0;
+        let location = self.locations.of(path);
+        let group = self.groups.of(request.target, location);
+        self.remembered[place] = (request.target_hash, group);
+        group
+    }
+
+    fn note(&mut self, record: &Record<'_>) {
+        self.said |= record.said();
+        self.key_text.get_or_insert_with(|| KeyText::of(record));
+        self.ranked_by.get_or_insert_with(|| RankedBy::of(record));
+        if let Some(time_us) = record.time_us {
+            let last_us = self.last_us.unwrap_or(time_us);
+            self.backwards += u64::from(time_us < last_us.saturating_sub(BACKWARDS_US));
+            self.first_us = Some(self.first_us.unwrap_or(time_us).min(time_us));
+            self.last_us = Some(last_us.max(time_us));
+        }
+    }
+
+    fn count_miss(&mut self, request: &Request<'_>, group: u32, why: Why, judgement: &Judgement) {
+        let weight = match self.ranked_by {
+            Some(RankedBy::UpstreamTime) => request.upstream_us(),
+            Some(RankedBy::RequestTime) => request.took_us(),
+            _ => 1,
+        };
+        let miss = (why, request.upstream_us());
+        self.top.add(request.key, request.target, group, weight, miss);
+        for (bit, sum) in self.spellings.iter_mut().enumerate() {
+            if judgement.differs & (1 << bit) != 0 {
+                let us = request.upstream_us().saturating_mul(judgement.weight);
+                sum.add(judgement.weight, us);
+            }
+        }
+    }
+}
+
+impl Consumer for LogPass {
+    fn take(&mut self, record: &Record<'_>) {
+        self.note(record);
+        let mut joined = std::mem::take(&mut self.joined);
+        let target = target_of(record, &mut joined);
+        let request = Request::of(record, target);
+        let group = self.group_of(&request);
+        let judgement = self.misses.judge(&request);
+        self.ledger.take(&request, group, &judgement);
+        if let Some(why) = judgement.why.or(judgement.unsampled.then_some(Why::Unknown)) {
+            self.count_miss(&request, group, why, &judgement);
+        }
+        if let Some(lengths) = &mut self.lengths {
+            let served = request.cache.is_some_and(|status| status.is_served());
+            lengths.take(request.target, served, request.upstream_us());
+        }
+        self.joined = joined;
+    }
+}
+
+impl RankedBy {
+    fn of(record: &Record<'_>) -> RankedBy {
+        if record.says(Field::UpstreamTime) {
+            RankedBy::UpstreamTime
+        } else if record.says(Field::RequestTime) {
+            RankedBy::RequestTime
+        } else {
+            RankedBy::Requests
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            RankedBy::UpstreamTime => "upstream_us",
+            RankedBy::RequestTime => "request_us",
+            RankedBy::Requests => "requests",
+        }
+    }
+}
