@@ -15,7 +15,7 @@ from nearcache.lab.laboratory import Wish, new_sample, prepare
 from nearcache.lab.model import Candidate, Plan
 from nearcache.lab.sample import Sample
 
-TINY = Plan(repetitions=1, rounds=2, phase_ms=0.3, time_limit_s=30, resamples=50)
+TINY = Plan(repetitions=1, rounds=2, phase_ms=0.3, time_limit_s=30)
 
 RunTiny = Callable[..., Sample]
 

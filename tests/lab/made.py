@@ -13,7 +13,7 @@ from nearcache.lab.messages import Phase
 from nearcache.lab.model import NO_PAYLOAD, Candidate, Claim, Experiment, Operation, Plan
 from nearcache.lab.sample import Sample
 
-PLAN = Plan(repetitions=5, rounds=4, phase_ms=1, time_limit_s=10, resamples=0)
+PLAN = Plan(repetitions=5, rounds=4, phase_ms=1, time_limit_s=10)
 
 # What one phase is, for a candidate in a repetition and a round.
 PhaseOf = Callable[[str, int, int], Phase]

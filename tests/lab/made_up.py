@@ -17,7 +17,7 @@ from nearcache.lab.messages import Phase
 from nearcache.lab.model import Candidate, Claim, Experiment, Operation, Plan
 from nearcache.lab.sample import Sample
 
-PLAN = Plan(repetitions=3, rounds=4, phase_ms=1, time_limit_s=10, resamples=60)
+PLAN = Plan(repetitions=3, rounds=4, phase_ms=1, time_limit_s=10)
 HOSTILE = "</script><script>alert(1)</script>'\"&<b>[red]"
 
 

@@ -53,7 +53,7 @@ from .made_up import fill, measured
 from .test_cli import LAB, environment
 from .tiny import assert_failed, candidate_of, run_of
 
-ONE_ROUND = Plan(repetitions=1, rounds=1, phase_ms=20, time_limit_s=30, resamples=50)
+ONE_ROUND = Plan(repetitions=1, rounds=1, phase_ms=20, time_limit_s=30)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from nearcache.lab.views.drill import SEVERITY, class_of, outcomes_of, views, wo
 
 from .conftest import Silent, need
 
-TINY = Plan(repetitions=1, rounds=1, phase_ms=500, time_limit_s=40, resamples=50)
+TINY = Plan(repetitions=1, rounds=1, phase_ms=500, time_limit_s=40)
 VALUE = {"drill": 1}
 
 

@@ -27,7 +27,7 @@ from nearcache.lab.views.hashes import front, knee, views
 from .conftest import Silent, need
 
 NEWER = Path(__file__).parents[2] / ".cache" / "newer-redis" / "valkey-server"
-TINY = Plan(repetitions=1, rounds=1, phase_ms=1, time_limit_s=30, resamples=50)
+TINY = Plan(repetitions=1, rounds=1, phase_ms=1, time_limit_s=30)
 
 
 def candidate(name: str) -> Candidate:

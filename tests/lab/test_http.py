@@ -48,7 +48,7 @@ from nearcache.lab.views.http import views
 
 from .conftest import Silent, need
 
-TINY = Plan(repetitions=1, rounds=1, phase_ms=80, time_limit_s=40, resamples=50)
+TINY = Plan(repetitions=1, rounds=1, phase_ms=80, time_limit_s=40)
 OPERATIONS = [operation.name for operation in HTTP.operations]
 
 

@@ -21,7 +21,7 @@ from nearcache.lab.views.keys import odds, views
 
 from .conftest import Silent
 
-TINY = Plan(repetitions=1, rounds=2, phase_ms=0.1, time_limit_s=30, resamples=50)
+TINY = Plan(repetitions=1, rounds=2, phase_ms=0.1, time_limit_s=30)
 
 
 def run_tiny(

@@ -34,7 +34,7 @@ from . import faulty_locks
 from .conftest import Silent as NoProgress
 from .conftest import need
 
-TINY = Plan(repetitions=1, rounds=1, phase_ms=120, time_limit_s=60, resamples=50)
+TINY = Plan(repetitions=1, rounds=1, phase_ms=120, time_limit_s=60)
 PAYLOADS = ("4x1", "1x8")
 
 

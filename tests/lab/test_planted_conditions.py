@@ -26,7 +26,7 @@ from nearcache.lab.sample import Sample
 
 from .conftest import Silent, need
 
-SHORT = Plan(repetitions=1, rounds=2, phase_ms=1, time_limit_s=60, resamples=0)
+SHORT = Plan(repetitions=1, rounds=2, phase_ms=1, time_limit_s=60)
 REDIS = "redis-python-unix"
 
 

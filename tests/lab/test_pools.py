@@ -24,7 +24,7 @@ from nearcache.lab.views.pools import views
 
 from .conftest import Silent, need
 
-TINY = Plan(repetitions=1, rounds=2, phase_ms=400, time_limit_s=30, resamples=50)
+TINY = Plan(repetitions=1, rounds=2, phase_ms=400, time_limit_s=30)
 MEASURED = (
     "greenlets-patched-10",
     "greenlets-stdlib-10",

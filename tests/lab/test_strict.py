@@ -55,8 +55,8 @@ def test_two_labs_at_once_do_not_meet(tmp_path: Path) -> None:
     need("redis-server")
     runs = [
         subprocess.Popen(
-            [*LAB, "run", "backends", *SHORT, "--time-limit", "4", "--candidates", "redis-python-tcp",
-             "--seed", "5", "--out", str(tmp_path / name)],
+            [*LAB, "run", "backends", *SHORT, "--time-limit", "4", "--candidates",
+             "redis-python-tcp", "--seed", "5", "--out", str(tmp_path / name)],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(),
         )
         for name in ("one", "two")

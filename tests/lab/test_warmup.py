@@ -32,7 +32,7 @@ from nearcache.lab.views.warmup import views
 
 from .conftest import Silent, need
 
-TINY = Plan(repetitions=1, rounds=1, phase_ms=900, time_limit_s=40, resamples=50)
+TINY = Plan(repetitions=1, rounds=1, phase_ms=900, time_limit_s=40)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from nearcache.lab.sample import Sample
 
 from .conftest import Silent
 
-TINY = Plan(repetitions=1, rounds=2, phase_ms=0.3, time_limit_s=30, resamples=50)
+TINY = Plan(repetitions=1, rounds=2, phase_ms=0.3, time_limit_s=30)
 
 
 def run_of(

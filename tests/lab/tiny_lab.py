@@ -14,7 +14,7 @@ from nearcache.lab.candidates import choose
 from nearcache.lab.experiments.backends import BACKENDS
 from nearcache.lab.model import Plan
 
-PLAN = Plan(repetitions=1, rounds=2, phase_ms=1, time_limit_s=5, resamples=50)
+PLAN = Plan(repetitions=1, rounds=2, phase_ms=1, time_limit_s=5)
 
 
 def tiny(name: str, *candidates: str) -> None:

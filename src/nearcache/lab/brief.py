@@ -27,6 +27,12 @@ class Brief:
         cache.set(self.key, "brief", TIMEOUT_S)
         self.stored_at = time.monotonic()
 
+    def forget(self, cache: Any) -> None:
+        """The run ends before it was looked for: it may lie in a cache of the user's own."""
+        if self.stored_at is not None:
+            self.stored_at = None
+            cache.delete(self.key)
+
     def look(self, companion: Companion, facts: dict[str, str]) -> None:
         """Once, when it must be gone.
 

@@ -95,7 +95,6 @@ class Plan:
     rounds: int  # at most, per repetition
     phase_ms: float  # timed work per operation, payload and round
     time_limit_s: float
-    resamples: int = 0  # nobody reads it: the bootstrap is computed, see bootstrap.py
     payloads: Sequence[str] = ()  # instead of the experiment's own: less data, for example
     candidates: Sequence[str] = ()  # those measured unless told otherwise; all if empty
     operations: Sequence[str] = ()  # likewise

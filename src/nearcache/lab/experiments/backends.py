@@ -46,14 +46,13 @@ BACKENDS = Experiment(
     # Reads dominate a cache: the shares of DiskCache's benchmark of Django backends.
     mix={"get": 0.90, "set": 0.09, "delete": 0.01},
     plans={
-        "full": Plan(repetitions=5, rounds=8, phase_ms=20, time_limit_s=290, resamples=1000),
+        "full": Plan(repetitions=5, rounds=8, phase_ms=20, time_limit_s=290),
         # Rows and floats take most of a round; without them a quick run has rounds enough to judge.
         "quick": Plan(
             repetitions=2,
             rounds=6,
             phase_ms=5,
             time_limit_s=44,
-            resamples=400,
             payloads=("S", "H"),
         ),
     },

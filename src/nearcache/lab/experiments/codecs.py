@@ -307,13 +307,12 @@ CODECS = Experiment(
     mix={"get": 0.90, "set": 0.10},
     plans={
         # More than sixty processes, each with Django, in every repetition: most of the time.
-        "full": Plan(repetitions=3, rounds=4, phase_ms=5, time_limit_s=290, resamples=600),
+        "full": Plan(repetitions=3, rounds=4, phase_ms=5, time_limit_s=290),
         "quick": Plan(
             repetitions=2,
             rounds=6,
             phase_ms=3,
             time_limit_s=44,
-            resamples=400,
             candidates=QUICK,
             payloads=("S", "F", "H", "T", "D", "Q"),
         ),

@@ -181,8 +181,8 @@ DRILL = Experiment(
     subject="nearcache.lab.subjects.drill.DrillSubject",
     plans={
         # phase_ms is how long an operation may take before it is said to block.
-        "full": Plan(repetitions=1, rounds=1, phase_ms=6000, time_limit_s=150, resamples=200),
-        "quick": Plan(repetitions=1, rounds=1, phase_ms=1000, time_limit_s=45, resamples=200),
+        "full": Plan(repetitions=1, rounds=1, phase_ms=6000, time_limit_s=150),
+        "quick": Plan(repetitions=1, rounds=1, phase_ms=1000, time_limit_s=45),
     },
     cannot_answer=(
         "Networks that lose packets, and servers behind a proxy or a sentinel.",

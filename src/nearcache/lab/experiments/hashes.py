@@ -117,7 +117,6 @@ HASHES = Experiment(
             rounds=3,
             phase_ms=100,
             time_limit_s=150,
-            resamples=1000,
             payloads=FULL_DATA,
         ),
         "quick": Plan(
@@ -125,7 +124,6 @@ HASHES = Experiment(
             rounds=3,
             phase_ms=20,
             time_limit_s=40,
-            resamples=400,
             payloads=QUICK_DATA,
         ),
     },

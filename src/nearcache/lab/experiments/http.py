@@ -173,13 +173,12 @@ HTTP = Experiment(
     subject="nearcache.lab.subjects.http.HttpSubject",
     mix={"capacity": 1.0},
     plans={
-        "full": Plan(repetitions=2, rounds=5, phase_ms=300, time_limit_s=240, resamples=1000),
+        "full": Plan(repetitions=2, rounds=5, phase_ms=300, time_limit_s=240),
         "quick": Plan(
             repetitions=1,
             rounds=6,
             phase_ms=150,
             time_limit_s=42,
-            resamples=400,
             candidates=QUICK,
         ),
     },

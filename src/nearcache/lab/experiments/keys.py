@@ -118,13 +118,12 @@ KEYS = Experiment(
     twins=("md5", "redis-hiredis-unix"),
     subject="nearcache.lab.subjects.keys.KeysSubject",
     plans={
-        "full": Plan(repetitions=5, rounds=6, phase_ms=2, time_limit_s=140, resamples=1000),
+        "full": Plan(repetitions=5, rounds=6, phase_ms=2, time_limit_s=140),
         "quick": Plan(
             repetitions=2,
             rounds=6,
             phase_ms=0.6,
             time_limit_s=38,
-            resamples=400,
             payloads=(URLS, *(str(length) for length in QUICK_LENGTHS)),
         ),
     },

@@ -154,13 +154,12 @@ LOCKS = Experiment(
     twins=("no-lock", "redis-py-tuned", "nearcache-redis"),
     subject="nearcache.lab.subjects.locks.LockSubject",
     plans={
-        "full": Plan(repetitions=5, rounds=2, phase_ms=300, time_limit_s=240, resamples=1000),
+        "full": Plan(repetitions=5, rounds=2, phase_ms=300, time_limit_s=240),
         "quick": Plan(
             repetitions=1,
             rounds=3,
             phase_ms=250,
             time_limit_s=44,
-            resamples=400,
             payloads=("4x1",),
         ),
     },

@@ -103,13 +103,12 @@ OBJECTS = Experiment(
     twins=("s3", "pylibmc"),
     subject="nearcache.lab.subjects.objects.ObjectsSubject",
     plans={
-        "full": Plan(repetitions=4, rounds=10, phase_ms=60, time_limit_s=130, resamples=1000),
+        "full": Plan(repetitions=4, rounds=10, phase_ms=60, time_limit_s=130),
         "quick": Plan(
             repetitions=2,
             rounds=6,
             phase_ms=25,
             time_limit_s=32,
-            resamples=400,
             candidates=(
                 "pylibmc",
                 "pymemcache",

@@ -186,7 +186,6 @@ POOLS = Experiment(
             rounds=1,
             phase_ms=1000,
             time_limit_s=320,
-            resamples=1000,
             candidates=DEFAULT,
         ),
         "quick": Plan(
@@ -194,7 +193,6 @@ POOLS = Experiment(
             rounds=2,
             phase_ms=1000,
             time_limit_s=48,
-            resamples=400,
             candidates=QUICK,
             payloads=("5000",),
         ),

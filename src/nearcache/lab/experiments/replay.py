@@ -58,12 +58,9 @@ REPLAY = Experiment(
             rounds=10,
             phase_ms=150,
             time_limit_s=120,
-            resamples=1000,
             candidates=SOME,
         ),
-        "quick": Plan(
-            repetitions=2, rounds=6, phase_ms=60, time_limit_s=40, resamples=400, candidates=SOME
-        ),
+        "quick": Plan(repetitions=2, rounds=6, phase_ms=60, time_limit_s=40, candidates=SOME),
     },
     cannot_answer=(
         "Many clients at once: one process plays all calls, one after the other.",

@@ -190,13 +190,12 @@ STORES = Experiment(
     # "Reads happen 10x more than writes", the seed hopes.
     mix={"read": 10 / 11, "write": 1 / 11},
     plans={
-        "full": Plan(repetitions=4, rounds=8, phase_ms=15, time_limit_s=150, resamples=1000),
+        "full": Plan(repetitions=4, rounds=8, phase_ms=15, time_limit_s=150),
         "quick": Plan(
             repetitions=2,
             rounds=5,
             phase_ms=8,
             time_limit_s=34,
-            resamples=400,
             payloads=("1k", "10k"),
             candidates=(
                 "pg-orm",

@@ -74,6 +74,9 @@ class AliasSubject(Subject):
                 stack.enter_context(wire)
             Attributor(self.cache, wire, prefix, visit.phase_ns).explain(visited.phases, values)
 
+    def end(self) -> None:
+        self.brief.forget(self.cache)
+
     def payload(self, letter: str) -> Any:
         """The payload of this letter, made once."""
         from nearcache.lab.workloads import make_payload
