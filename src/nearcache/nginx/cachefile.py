@@ -21,15 +21,19 @@ import os
 import re
 import stat
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from nearcache.errors import NotACacheFile
 from nearcache.nginx.heads import Head
 from nearcache.nginx.keys import name_of
-from nearcache.nginx.layout import BY_SIZE, Layout
+from nearcache.nginx.layout import BY_SIZE, LARGEST, Layout
+from nearcache.nginx.text import printable
 
 MARKER = b"\nKEY: "
+LAST_MARKER = LARGEST + len(MARKER)
 FIRST_READ = 4096
 NOT_REGULAR = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 NAME = re.compile(r"[0-9a-f]{32}")
@@ -82,14 +86,12 @@ class CacheFile:
 
     @cached_property
     def text(self) -> str:
-        """The key, to be shown: bytes that are no UTF-8 as ``\\xff``, no control characters."""
+        """The key, to be shown: bytes that are no UTF-8 as ``\\xff``.
+
+        A key comes from a request: as it is, it could drive a terminal.
+        """
         shown = self.key.decode(errors="backslashreplace")
-        return shown if shown.isprintable() else "".join(map(_printable, shown))
-
-
-def _printable(character: str) -> str:
-    # A key comes from a request: printed as it is, it could drive a terminal.
-    return character if character.isprintable() else ascii(character)[1:-1]
+        return shown if shown.isprintable() else printable(shown)
 
 
 def parse(name: str, first: bytes, status: os.stat_result) -> CacheFile:
@@ -107,9 +109,10 @@ def parse(name: str, first: bytes, status: os.stat_result) -> CacheFile:
         raise NotACacheFile(name, where)
     reasons = []
     for layout in marked:
-        reason = _why_not(name, first, layout)
+        values = layout.values(first)
+        reason = _why_not(name, first, layout, values)
         if reason is None:
-            return _made(name, first, layout, status)
+            return _made(name, first, layout, values, status)
         reasons.append(reason)
     raise NotACacheFile(name, reasons[0])
 
@@ -156,29 +159,29 @@ def read_open(descriptor: int, name: str) -> CacheFile:
 
 def _marked(first: bytes) -> list[Layout]:
     """The layouts behind whose structure the marker lies."""
-    return [
-        layout
-        for size, layouts in BY_SIZE.items()
-        if first.startswith(MARKER, size)
-        for layout in layouts
-    ]
+    found: list[Layout] = []
+    at = first.find(MARKER, 0, LAST_MARKER)
+    while at >= 0:
+        found += BY_SIZE.get(at, ())
+        at = first.find(MARKER, at + 1, LAST_MARKER)
+    return found
 
 
 def _head_ends(first: bytes) -> int:
     """How much must be read for key and head, as far as any layout says: 64 KiB at most."""
     numbers = [
-        layout.number(first, member)
-        for layout in _marked(first)
+        values[member]
+        for values in (layout.values(first) for layout in _marked(first))
         for member in ("header_start", "body_start")
     ]
     return max(numbers, default=0)
 
 
-def _why_not(name: str, first: bytes, layout: Layout) -> str | None:
+def _why_not(name: str, first: bytes, layout: Layout, values: Mapping[str, Any]) -> str | None:
     """What contradicts this layout; None if nothing does."""
-    if layout.version is not None and layout.number(first, "version") != layout.version:
+    if layout.version is not None and values["version"] != layout.version:
         return f"its version is not that of its shape ({layout})"
-    start, body = layout.number(first, "header_start"), layout.number(first, "body_start")
+    start, body = values["header_start"], values["body_start"]
     if start > len(first):
         return f"its head begins at byte {start}, and there are only {len(first)}"
     if start <= layout.size + len(MARKER) or first[start - 1 : start] != b"\n":
@@ -186,43 +189,36 @@ def _why_not(name: str, first: bytes, layout: Layout) -> str | None:
     if body < start:
         return "its body begins before its head"
     key = first[layout.size + len(MARKER) : start - 1]
-    if zlib.crc32(key) != layout.number(first, "crc32"):
+    if zlib.crc32(key) != values["crc32"]:
         return "its key does not have the checksum that the header says"
-    if name not in (name_of(key), _variant(first, layout)):
+    if name not in (name_of(key), _variant(values)):
         return "its name is the MD5 neither of its key nor of a variant"
     return None
 
 
-def _variant(first: bytes, layout: Layout) -> str:
+def _variant(values: Mapping[str, Any]) -> str:
     """The variant's name; empty without Vary. Versions before 3 knew none."""
-    field = layout.fields.get("variant")
-    if field is None:
-        return ""
-    raw = first[field.offset : field.offset + field.size]
+    raw = values.get("variant", b"")
     return raw.hex() if any(raw) else ""
 
 
-def _made(name: str, first: bytes, layout: Layout, status: os.stat_result) -> CacheFile:
-    def number(field: str, default: int = 0) -> int:
-        return layout.number(first, field) if field in layout.fields else default
-
-    def text(field: str) -> bytes:
-        return layout.text(first, field) if field in layout.fields else b""
-
-    start, body = number("header_start"), number("body_start")
-    modified = number("last_modified", -1)
+def _made(
+    name: str, first: bytes, layout: Layout, values: Mapping[str, Any], status: os.stat_result
+) -> CacheFile:
+    start, body = values["header_start"], values["body_start"]
+    modified = values["last_modified"]
     return CacheFile(
         name=name,
         layout=layout,
         key=first[layout.size + len(MARKER) : start - 1],
-        valid_sec=number("valid_sec") + number("valid_msec") / 1000,
-        date=number("date"),
+        valid_sec=values["valid_sec"] + values["valid_msec"] / 1000,
+        date=values["date"],
         last_modified=None if modified == -1 else modified,
-        stale_while_revalidate_s=number("updating_sec"),
-        stale_if_error_s=number("error_sec"),
-        etag=text("etag"),
-        vary=text("vary"),
-        variant=_variant(first, layout),
+        stale_while_revalidate_s=values.get("updating_sec", 0),
+        stale_if_error_s=values.get("error_sec", 0),
+        etag=values.get("etag", b""),
+        vary=values.get("vary", b""),
+        variant=_variant(values),
         head=Head(first[start:body]),
         size=status.st_size,
         blocks=status.st_blocks * 512,

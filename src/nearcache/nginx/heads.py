@@ -26,6 +26,8 @@ Kind = Literal["text", "fastcgi", "http2", "binary"]
 
 STATUS = re.compile(rb"(?:HTTP/[\d.]+|[Ss]tatus:) *(\d{3})\b")
 
+BINARY = re.compile(rb"[\x00-\x08]")
+
 FCGI_FRAME = 8  # version, type, request id (2), length (2), padding, reserved
 FCGI_STDOUT, FCGI_STDERR = 6, 7
 
@@ -46,7 +48,7 @@ class Head:
     def kind(self) -> Kind:
         if _is_fastcgi(self.raw):
             return "fastcgi"
-        if not any(byte < 9 for byte in self.raw[:64]):
+        if not BINARY.search(self.raw, 0, 64):
             return "text"
         return "http2" if any(True for _ in _frames(self.raw)) else "binary"
 

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from struct import Struct
+from typing import Any, Literal
 
 ByteOrder = Literal["little", "big"]
 Member = tuple[str, str]  # name, type: "word", "time", "u32", "u16", "u8" or a number of bytes
@@ -87,7 +88,19 @@ def _up(offset: int, alignment: int) -> int:
 class Field:
     offset: int
     size: int
-    signed: bool
+    kind: str
+
+    @property
+    def signed(self) -> bool:
+        return self.kind == "time"
+
+    @property
+    def code(self) -> str:
+        """As the module struct has it."""
+        if self.kind.isdigit():
+            return f"{self.kind}s"
+        letter = {1: "B", 2: "H", 4: "I", 8: "Q"}[self.size]
+        return letter.lower() if self.signed else letter
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,7 @@ class Layout:
     def fields(self) -> Mapping[str, Field]:
         return self._placed[0]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes of the structure, with the padding at its end; the key marker follows."""
         return self._placed[1]
@@ -113,7 +126,7 @@ class Layout:
         for name, kind in MEMBERS[self.version]:
             size, alignment = self._measures(kind)
             offset = _up(offset, alignment)
-            fields[name] = Field(offset, size, kind == "time")
+            fields[name] = Field(offset, size, kind)
             offset += size
             widest = max(widest, alignment)
         return fields, _up(offset, widest)
@@ -125,20 +138,26 @@ class Layout:
             return int(kind), 1
         return sizes[kind], min(sizes[kind], self.machine.widest)
 
-    def number(self, head: bytes, name: str) -> int:
-        field = self.fields[name]
-        raw = head[field.offset : field.offset + field.size]
-        return int.from_bytes(raw, self.machine.order, signed=field.signed)
+    def values(self, head: bytes) -> dict[str, Any]:
+        """All members by name: numbers, and counted strings as far as their length says."""
+        found = dict(zip(self.fields, self._struct.unpack_from(head), strict=True))
+        for name in ("etag", "vary"):
+            if name in found:
+                found[name] = found[name][: found[f"{name}_len"]]
+        return found
+
+    @cached_property
+    def _struct(self) -> Struct:
+        parts, at = [], 0
+        for field in self.fields.values():
+            parts.append(f"{field.offset - at}x{field.code}")
+            at = field.offset + field.size
+        order = {"little": "<", "big": ">"}[self.machine.order]
+        return Struct(f"{order}{''.join(parts)}{self.size - at}x")
 
     def pack_number(self, name: str, value: int) -> bytes:
         field = self.fields[name]
         return value.to_bytes(field.size, self.machine.order, signed=field.signed)
-
-    def text(self, head: bytes, name: str) -> bytes:
-        """A counted string, such as etag: its bytes as far as its own length says."""
-        field = self.fields[name]
-        length = min(self.number(head, f"{name}_len"), field.size)
-        return head[field.offset : field.offset + length]
 
     def __str__(self) -> str:
         version = "without version" if self.version is None else f"version {self.version}"
@@ -151,6 +170,7 @@ BY_SIZE = {
     size: tuple(layout for layout in LAYOUTS if layout.size == size)
     for size in dict.fromkeys(layout.size for layout in LAYOUTS)
 }
+LARGEST = max(BY_SIZE)
 assert Layout(5, MACHINES[0]).size == 336
 assert Layout(3, MACHINES[0]).size == 144
 assert Layout(2, MACHINES[0]).size == 88
