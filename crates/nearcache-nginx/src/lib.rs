@@ -18,6 +18,7 @@
 //! Opening files, unpacking them, and telling people about it: that is Python's.
 
 mod distinct;
+mod filter;
 mod format;
 mod freshness;
 mod groups;
@@ -39,8 +40,9 @@ mod text;
 mod time;
 mod top;
 
+pub use filter::Filter;
 pub use format::{COMBINED, Format, FormatError, Plan};
-pub use freshness::{CacheValid, Verdict};
+pub use freshness::{ByStatus, CacheValid, Verdict};
 pub use groups::{Group, Groups};
 pub use histogram::{Bucket, Histogram};
 pub use keys::Keys;

@@ -10,6 +10,7 @@
 //!
 //! Memory is bounded by the limits of each of these, whatever the log.
 
+use crate::filter::Filter;
 use crate::groups::Groups;
 use crate::ledger::{Ledger, Sum, Tally};
 use crate::lengths::{Lengths, Subject};
@@ -60,6 +61,10 @@ pub struct LogPass {
     top: Top,
     lengths: Option<Lengths>,
     joined: Vec<u8>,
+    /// What is counted; all unless it is set.
+    pub filter: Filter,
+    /// Lines that the filter left out.
+    pub left_out: u64,
     /// From the first record on.
     pub key_text: Option<KeyText>,
     pub ranked_by: Option<RankedBy>,
@@ -83,6 +88,8 @@ impl LogPass {
             top: Top::default(),
             lengths: options.lengths.map(|(subject, under)| Lengths::new(subject, &under)),
             joined: Vec::new(),
+            filter: Filter::default(),
+            left_out: 0,
             key_text: None,
             ranked_by: None,
             said: 0,
@@ -135,10 +142,14 @@ impl LogPass {
         group
     }
 
+    /// What the log can tell, of lines that are left out, too.
     fn note(&mut self, record: &Record<'_>) {
         self.said |= record.said();
         self.key_text.get_or_insert_with(|| KeyText::of(record));
         self.ranked_by.get_or_insert_with(|| RankedBy::of(record));
+    }
+
+    fn note_time(&mut self, record: &Record<'_>) {
         if let Some(time_us) = record.time_us {
             let last_us = self.last_us.unwrap_or(time_us);
             self.backwards += u64::from(time_us < last_us.saturating_sub(BACKWARDS_US));
@@ -147,6 +158,24 @@ impl LogPass {
         }
     }
 
+    fn count(&mut self, record: &Record<'_>, joined: &mut Vec<u8>) {
+        let request = Request::of(record, target_of(record, joined));
+        let group = self.group_of(&request);
+        let location = self.groups.table()[group as usize].location;
+        if !(self.filter.is_host(record) && self.filter.is_location(location)) {
+            self.left_out += 1;
+            return;
+        }
+        let judgement = self.misses.judge(&request);
+        self.ledger.take(&request, group, &judgement);
+        if let Some(why) = judgement.why.or(judgement.unsampled.then_some(Why::Unknown)) {
+            self.count_miss(&request, group, why, &judgement);
+        }
+        if let Some(lengths) = &mut self.lengths {
+            let served = request.cache.is_some_and(|status| status.is_served());
+            lengths.take(request.target, served, request.upstream_us());
+        }
+    }
     fn count_miss(&mut self, request: &Request<'_>, group: u32, why: Why, judgement: &Judgement) {
         let weight = match self.ranked_by {
             Some(RankedBy::UpstreamTime) => request.upstream_us(),
@@ -167,19 +196,14 @@ impl LogPass {
 impl Consumer for LogPass {
     fn take(&mut self, record: &Record<'_>) {
         self.note(record);
+        if !self.filter.in_time(record) {
+            self.left_out += 1;
+            return;
+        }
+        // The span is that of the log, also for a host or location that is rarely asked.
+        self.note_time(record);
         let mut joined = std::mem::take(&mut self.joined);
-        let target = target_of(record, &mut joined);
-        let request = Request::of(record, target);
-        let group = self.group_of(&request);
-        let judgement = self.misses.judge(&request);
-        self.ledger.take(&request, group, &judgement);
-        if let Some(why) = judgement.why.or(judgement.unsampled.then_some(Why::Unknown)) {
-            self.count_miss(&request, group, why, &judgement);
-        }
-        if let Some(lengths) = &mut self.lengths {
-            let served = request.cache.is_some_and(|status| status.is_served());
-            lengths.take(request.target, served, request.upstream_us());
-        }
+        self.count(record, &mut joined);
         self.joined = joined;
     }
 }
