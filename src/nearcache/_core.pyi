@@ -316,16 +316,17 @@ class NginxResult(TypedDict):
     first_us: int | None  # when the first and last request ended, microseconds since 1970
     last_us: int | None
     backwards: int  # lines more than a minute older than one before: files in wrong order?
+    gave_up: int  # matches of a regular expression that took too many steps; they count as none
     says: dict[str, bool]
     """Which fields at least one line had (be it as ``-``): time, milliseconds, method, uri, host,
     scheme, status, bytes, request_time, upstream_time, cache_status, upstream_bytes, key,
     cache_control, accel_expires, expires, vary, set_cookie, accept_encoding, content_type,
-    authorization, cookie, upstream_status."""
+    authorization, cookie, upstream_status, args."""
     fetch_from: str | None  # "upstream_time", "request_time", or None: the log has no times
     total: NginxTally
     locations: list[NginxLocation]  # in the order given, then what matches none
     groups: list[NginxGroup]  # in the order of their first request
-    hours: list[NginxHour]  # ascending
+    hours: list[NginxHour]  # ascending, what has no time first
     ranked_by: str  # what `top` is ranked by: "upstream_us", "request_us" or "requests"
     top: list[NginxTop]  # heaviest first, at most 1,000
     spellings: dict[str, NginxWhy]
@@ -337,7 +338,7 @@ class NginxResult(TypedDict):
 class NginxLog:
     """One pass over access logs of nginx: every figure of `report`, `misses` and `queries`.
 
-    Memory is bounded whatever is fed: 10 kB a URL group at most, about 110 bytes a key, and the
+    Memory is bounded whatever is fed: 20 kB a URL group at most, about 150 bytes a key, and the
     tables named in :class:`NginxResult`. No bytes raise: a line that does not fit is counted.
     Thread-safe; one call at a time works.
     """
@@ -351,8 +352,9 @@ class NginxLog:
         groups: Sequence[tuple[str, str]] = (),
         argument: str | None = None,
         path_part: int | None = None,
-        under: str | None = None,
+        under: str = "",
         ttl_s: float | None = None,
+        valid_s: Mapping[str, float] | None = None,
         inactive_s: float | None = None,
         min_uses: int = 1,
         ignore_headers: Sequence[str] = (),
@@ -374,6 +376,8 @@ class NginxLog:
             path_part: or the part of the path, from 1. Not both.
             under: only for paths that begin so.
             ttl_s: of ``*_cache_valid`` for 200, 301 and 302; 0: there is none; None: not known.
+            valid_s: of ``*_cache_valid`` by status, as ``{"404": 60, "any": 1}``; goes before `ttl_s`.
+                If neither is given, no response is called uncacheable for its status.
             inactive_s: of ``*_cache_path``; None: not known.
             min_uses: of ``*_cache_min_uses``.
             ignore_headers: of ``*_ignore_headers``.

@@ -9,11 +9,14 @@ use crate::numbers;
 use crate::record::{Field, Record};
 use crate::time;
 
+/// (status, or `None` for `any`; seconds); the first that fits counts.
+pub type ByStatus = Vec<(Option<u16>, u32)>;
+
 /// What `*_cache_valid` and `*_ignore_headers` of the configuration say, if it is known.
 #[derive(Clone, Debug, Default)]
 pub struct CacheValid {
-    /// (status, or `None` for `any`; seconds). `None`: the configuration is not known.
-    pub valid_s: Option<Vec<(Option<u16>, u32)>>,
+    /// `None`: the configuration is not known.
+    pub valid_s: Option<ByStatus>,
     /// [`Field::bit`] of each ignored header.
     pub ignored: u32,
 }

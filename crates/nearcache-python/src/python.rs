@@ -169,6 +169,7 @@ pub static REGION_ERROR: Attribute = Attribute::new("nearcache.errors", "RegionE
 pub static REGION_FULL: Attribute = Attribute::new("nearcache.errors", "RegionFull");
 pub static ENGINE_BUSY: Attribute = Attribute::new("nearcache.errors", "EngineBusy");
 pub static DATA_ERROR: Attribute = Attribute::new("nearcache.errors", "DataError");
+pub static NGINX_ERROR: Attribute = Attribute::new("nearcache.errors", "NginxError");
 
 pub static STALE: Attribute = Attribute::new("nearcache.codec.envelope", "Stale");
 
