@@ -51,6 +51,7 @@ class Purger:
         files_per_second: float | None = None,
         give_up_after_s: float | None = None,
         owner: int | None = None,
+        before: Callable[[Found], None] | None = None,
         each: Callable[[Purged], None] | None = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
@@ -63,6 +64,7 @@ class Purger:
             files_per_second: at most, so that a large purge does not load the disk.
             give_up_after_s: a scan that takes longer stops, and the receipt says so.
             owner: the user id that entries must have; else that of the directory.
+            before: is shown each entry right before it is purged.
             each: is told each line of the receipt as it happens.
         """
         self.directory = directory
@@ -72,6 +74,7 @@ class Purger:
         self.pause_s = 1 / files_per_second if files_per_second else 0.0
         self.give_up_after_s = give_up_after_s
         self.owner = directory.owner if owner is None else owner
+        self.before = before
         self.each = each
         self.clock = clock
         self.sleep = sleep
@@ -181,6 +184,8 @@ class Purger:
 
     def _purge(self, found: Found) -> Purged:
         word = {"soft": "expired", "hard": "unlinked"}[self.how]
+        if self.before and not self.dry_run:
+            self.before(found)
         if self.dry_run:
             self._check(found.entry, found.entry)
             return self._line(found, f"would be {word}")

@@ -1,0 +1,311 @@
+"""``nearcache nginx purge``: expire or unlink what a cache holds of a URL, with a receipt."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+import click
+
+from nearcache.cli.nginx.common import print_json, print_page
+from nearcache.errors import NginxError
+
+if TYPE_CHECKING:
+    from nearcache.nginx.cachedir import CacheDir
+    from nearcache.nginx.learn import Resolved
+    from nearcache.nginx.proof import Proof, Prover
+    from nearcache.nginx.receipt import Purged, Receipt
+    from nearcache.nginx.targets import Targets
+
+PURGED, NOTHING, REFUSED = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a user asked for: the options of the command."""
+
+    cache: Path
+    words: tuple[str, ...]
+    key: tuple[str, ...]
+    match: str | None
+    regex: str | None
+    template: str | None
+    config: str | None
+    levels: str | None
+    hard: bool
+    forbid_stale: bool
+    thorough: bool
+    yes: bool
+    dry_run: bool
+    pace: float | None
+    owner: str | None
+    again_after: float | None
+    prove: str | None
+    receipt: Path | None
+    as_json: bool
+
+    @property
+    def is_pattern(self) -> bool:
+        return self.match is not None or self.regex is not None
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[URL|KEY]...")
+@click.option(
+    "--cache",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The directory of *_cache_path.",
+)
+@click.option("--key", multiple=True, help="A key as nginx has it; no URL is understood from it.")
+@click.option("--match", metavar="GLOB", help="All keys like this, as '*/shop/*'.")
+@click.option("--regex", metavar="RE", help="All keys in which this is found.")
+@click.option(
+    "--template",
+    metavar="KEY",
+    help="How keys are made of URLs, as '{scheme}{host}{uri}'. [learned]",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(allow_dash=True),
+    help="nginx.conf or the output of `nginx -T`: keys and levels are read there.",
+)
+@click.option("--levels", metavar="1:2", help="As in *_cache_path. [learned]")
+@click.option("--hard", is_flag=True, help="Unlink files instead of expiring them in place.")
+@click.option(
+    "--forbid-stale",
+    is_flag=True,
+    help="Also end stale-while-revalidate and stale-if-error of the responses.",
+)
+@click.option("--thorough", is_flag=True, help="Look at all files, also if none can be a variant.")
+@click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+@click.option("--yes", is_flag=True, help="Do it. [in a terminal: dry run without it]")
+@click.option(
+    "--pace", type=click.FloatRange(0, min_open=True), metavar="N", help="At most N files a second."
+)
+@click.option("--owner", metavar="USER", help="Whose files they must be. [who owns DIR]")
+@click.option(
+    "--again-after",
+    type=click.FloatRange(0),
+    metavar="S",
+    help="Do it again after S seconds, for responses that were on their way.",
+)
+@click.option(
+    "--prove",
+    metavar="http://HOST",
+    help="Then ask nginx there for what was purged, and see that it is new.",
+)
+@click.option(
+    "--receipt",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append each file to FILE as it is purged, as lines of JSON.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+def purge(**given: Any) -> None:
+    """Purge URLs or keys from the cache in a directory, all variants of them.
+
+    Files are expired in place, so that nginx asks its upstream at the next request; with
+    --hard they are unlinked. A URL becomes a key as the entries there, --config or --template
+    say.
+
+    Exits 0 if something was purged (or would be), 1 if nothing was found, 2 if it refused.
+    Run it as the user of nginx's workers, or as root.
+    """
+    order = _checked(Order(**given))
+    from nearcache.nginx.cachedir import CacheDir
+    from nearcache.nginx.targets import refuse_what_is_no_cache
+
+    with CacheDir(order.cache, follow=False) as directory, _Log(order) as log:
+        if not refuse_what_is_no_cache(directory):
+            click.echo(f"nothing found: {order.cache} is empty", err=True)
+            raise SystemExit(NOTHING)
+        raise SystemExit(_purge(order, directory, log))
+
+
+def _checked(order: Order) -> Order:
+    """The order with its dry run decided; NginxError for options that make no sense together."""
+    named = bool(order.words or order.key)
+    if named == order.is_pattern:
+        raise NginxError("name URLs or keys, or give --match or --regex: one of the two")
+    if order.key and order.words:
+        raise NginxError("give keys all with --key, or all as words")
+    if order.config and (order.template or order.levels):
+        raise NginxError("--config says what --template and --levels say; leave these out")
+    if order.yes and order.dry_run:
+        raise NginxError("--yes and --dry-run contradict each other")
+    in_terminal = sys.stdin.isatty() or sys.stdout.isatty()
+    if not (order.yes or order.dry_run or in_terminal):
+        raise NginxError("nobody is here to ask: say --yes to purge, or --dry-run to look")
+    return replace(order, dry_run=not order.yes)
+
+
+def _purge(order: Order, directory: CacheDir, log: _Log) -> int:
+    from nearcache.nginx.purge import Purger
+    from nearcache.nginx.select import selected_by
+
+    targets = _targets(order, directory)
+    chosen = _chosen(order, targets)
+    prover = _prover(order, directory)
+    purger = Purger(
+        directory,
+        how="hard" if order.hard else "soft",
+        dry_run=order.dry_run,
+        forbid_stale=order.forbid_stale,
+        files_per_second=order.pace,
+        owner=_user_id(order.owner),
+        before=prover.remember if prover else None,
+        each=log.write,
+    )
+    selects = selected_by(order.match, order.regex)
+
+    def act() -> Receipt:
+        if order.is_pattern:
+            return purger.purge_where(selects)
+        keys = [each.key for each in chosen]
+        return purger.purge_keys(keys, targets.levels, thorough=order.thorough)
+
+    receipts = [act()]
+    if order.again_after is not None and not order.dry_run:
+        purger.before = None
+        time.sleep(order.again_after)
+        receipts.append(act())
+    log.close(receipts)
+    proofs = prover.ask(receipts[0].began) if prover and not order.dry_run else []
+    _show(order, receipts, chosen, proofs, targets)
+    return _exit_code(receipts, proofs)
+
+
+def _targets(order: Order, directory: CacheDir) -> Targets:
+    from nearcache.nginx.keys import parse_levels
+    from nearcache.nginx.targets import Targets, configured
+
+    if order.config:
+        from nearcache.nginx.configuration import read_configuration
+
+        levels, templates = configured(read_configuration(order.config), order.cache)
+        return Targets(directory, levels=levels, templates=templates)
+    given = None if order.levels is None else parse_levels(order.levels)
+    return Targets(directory, levels=given, templates=[order.template] if order.template else [])
+
+
+def _chosen(order: Order, targets: Targets) -> list[Resolved]:
+    from nearcache.nginx.learn import Resolved
+
+    if order.key:
+        keys = [key.encode("utf-8", "surrogateescape") for key in order.key]
+        return [Resolved(text, key, "the key itself", exists=True)
+                for text, key in zip(order.key, keys, strict=True)]  # fmt: skip
+    return [found for word in order.words for found in targets.of_word(word)]
+
+
+def _prover(order: Order, directory: CacheDir) -> Prover | None:
+    if order.prove is None:
+        return None
+    from urllib.parse import urlsplit
+
+    from nearcache.nginx.proof import Prover
+
+    hosts = {urlsplit(word).netloc for word in order.words}
+    return Prover(directory, order.prove, hosts.pop() if len(hosts) == 1 else None)
+
+
+def _user_id(name: str | None) -> int | None:
+    if name is None:
+        return None
+    if name.isdigit():
+        return int(name)
+    import pwd
+
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise NginxError(f"--owner {name}: there is no such user here") from None
+
+
+def _exit_code(receipts: Sequence[Receipt], proofs: Sequence[Proof]) -> int:
+    is_bad = any(receipt.refusals or not receipt.complete for receipt in receipts)
+    if is_bad or any(proof.verdict == "old" for proof in proofs):
+        return REFUSED
+    return PURGED if any(receipt.files for receipt in receipts) else NOTHING
+
+
+def _show(
+    order: Order,
+    receipts: Sequence[Receipt],
+    chosen: Sequence[Resolved],
+    proofs: Sequence[Proof],
+    targets: Targets,
+) -> None:
+    if order.as_json:
+        print_json({
+            "verb": "purge",
+            "schema": 1,
+            "keys": [_as_json(each) for each in chosen],
+            "receipts": [receipt.to_json() for receipt in receipts],
+            "proofs": [asdict(proof) for proof in proofs],
+        })  # fmt: skip
+        return
+    from nearcache.nginx.receipt_page import learned_note, receipt_page
+
+    page = receipt_page(receipts, chosen, proofs)
+    notes = list(page.notes)
+    if "learned" in vars(targets):  # it was needed
+        learned, used = targets.learned, dict.fromkeys(c.template for c in chosen if c.exists)
+        notes += [learned_note(learned.sampled, learned.rates, each) for each in used]
+    if order.dry_run:
+        notes.append("nothing was done: this is what --yes would do")
+    print_page(replace(page, notes=notes))
+
+
+def _as_json(each: Resolved) -> dict[str, Any]:
+    key = each.key.decode(errors="backslashreplace")
+    return {"url": each.url, "key": key, "template": each.template, "exists": each.exists}
+
+
+class _Log:
+    """``--receipt FILE``: each line is on the disk before the next file is purged."""
+
+    def __init__(self, order: Order) -> None:
+        self.path = order.receipt
+        self.order = order
+        self.write: Callable[[Purged], None] | None = None
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> Self:
+        if self.path is None:
+            return self
+        inside = os.path.realpath(self.order.cache) + os.sep
+        if os.path.realpath(self.path).startswith(inside):
+            raise NginxError(f"{self.path} lies in the cache, where nginx would delete it")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._file = os.fdopen(os.open(self.path, flags, 0o600), "w")
+        except OSError as error:
+            raise NginxError(f"--receipt {self.path}: {error.strerror}") from error
+        self.write = lambda line: self._append({"file": asdict(line)})
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file:
+            self._file.close()
+
+    def close(self, receipts: Sequence[Receipt]) -> None:
+        """The sums; lines of files stand before them."""
+        for receipt in receipts:
+            facts = receipt.to_json()
+            del facts["purged"]
+            self._append({"receipt": facts})
+
+    def _append(self, value: dict[str, Any]) -> None:
+        if self._file:
+            self._file.write(json.dumps(value) + "\n")
+            self._file.flush()
