@@ -12,6 +12,8 @@ VERBS = {
     "misses": "Say why requests miss the cache, which, and what would buy most.",
     "queries": "Report how long the values of an argument are: what a rule of length would do.",
     "inspect": "Show what a cache directory holds: entries, variants, RAM, duplicate bodies.",
+    "purge": "Purge URLs or keys, all variants, without a module; with a receipt.",
+    "lint": "Find what is wrong with how a configuration caches, and what to paste.",
 }
 
 
