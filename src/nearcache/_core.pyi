@@ -315,6 +315,7 @@ class NginxResult(TypedDict):
     bad_examples: list[tuple[int, str]]  # the first five: number of the line, its beginning
     first_us: int | None  # when the first and last request ended, microseconds since 1970
     last_us: int | None
+    left_out: int  # by `NginxLog.only`; they count nowhere else but in `lines` and `says`
     backwards: int  # lines more than a minute older than one before: files in wrong order?
     gave_up: int  # matches of a regular expression that took too many steps; they count as none
     says: dict[str, bool]
@@ -388,6 +389,22 @@ class NginxLog:
         """Takes the next bytes of the log, cut anywhere. Others run meanwhile (no GIL)."""
     def new_file(self) -> None:
         """The next bytes are of another file: a last line without newline ends here."""
+    def only(
+        self,
+        *,
+        since_us: int | None = None,
+        until_us: int | None = None,
+        host: str | None = None,
+        location: int | None = None,
+    ) -> None:
+        """From now on counts only such requests.
+
+        Args:
+            since_us: that ended then or later, in microseconds since 1970.
+            until_us: that ended before. What has no time is in no bounds.
+            host: for this one; any case, any port. A line without a host is for none.
+            location: in this one of the locations, by its position.
+        """
     def finish(self) -> None:
         """The log has ended. More may be fed nevertheless."""
     def result(self) -> NginxResult:

@@ -176,6 +176,7 @@ impl LogPass {
             lengths.take(request.target, served, request.upstream_us());
         }
     }
+
     fn count_miss(&mut self, request: &Request<'_>, group: u32, why: Why, judgement: &Judgement) {
         let weight = match self.ranked_by {
             Some(RankedBy::UpstreamTime) => request.upstream_us(),

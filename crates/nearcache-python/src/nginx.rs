@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearcache_nginx::{
-    ANY_GROUP, ByStatus, CacheValid, Count, Field, Format, KeyText, Kind, Lengths, LogPass,
+    ANY_GROUP, ByStatus, CacheValid, Count, Field, Filter, Format, KeyText, Kind, Lengths, LogPass,
     Options, Reader, Rules, SPELLING_NAMES, STATUS_NAMES, Subject, Sum, Tally, WHY_NAMES,
 };
 use pyo3::buffer::PyBuffer;
@@ -128,6 +128,24 @@ impl NginxLog {
         py.detach(|| self.state_detached().end_line());
     }
 
+    #[pyo3(signature = (*, since_us=None, until_us=None, host=None, location=None))]
+    fn only(
+        &self,
+        py: Python<'_>,
+        since_us: Option<i64>,
+        until_us: Option<i64>,
+        host: Option<String>,
+        location: Option<u16>,
+    ) -> PyResult<()> {
+        if location.is_some_and(|location| usize::from(location) >= self.locations.len()) {
+            return Err(PyValueError::new_err("location: there are not so many locations"));
+        }
+        let host = host.map(String::into_bytes);
+        let filter = Filter { since_us, until_us, host, location };
+        py.detach(|| self.state_detached().pass.filter = filter);
+        Ok(())
+    }
+
     fn finish(&self, py: Python<'_>) {
         py.detach(|| self.state_detached().end_line());
     }
@@ -227,6 +245,7 @@ fn about_lines(state: &State, result: &Bound<'_, PyDict>) -> PyResult<()> {
     result.set_item("first_us", pass.first_us)?;
     result.set_item("last_us", pass.last_us)?;
     result.set_item("backwards", pass.backwards)?;
+    result.set_item("left_out", pass.left_out)?;
     result.set_item("gave_up", pass.gave_up())?;
     result.set_item("says", says(result.py(), pass)?)?;
     result.set_item("fetch_from", fetch_from(pass))?;
