@@ -6,7 +6,6 @@ small form: see ``nearcache.lab.files.packed``.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from nearcache.lab.experiments import EXPERIMENTS
 from nearcache.lab.files import packed, read_runs
 from nearcache.lab.model import Claim
 from nearcache.lab.reports import markdown, tables
-from nearcache.lab.reports.terminal import kind_name
 from nearcache.lab.units import NOTHING, short
 from nearcache.lab.verdict import TIMES
 from nearcache.lab.views import Table, views_of
@@ -78,7 +76,7 @@ def _answered(claim: ClaimResult, name: str) -> list[str]:
 
 def _unanswered(claim: Claim, name: str) -> list[str]:
     then = f"{short(claim.ratio)}{TIMES}"
-    return [claim.seed, claim.text, then, NOTHING, "not measured", claim.why, name]
+    return [claim.seed, claim.text, then, NOTHING, "not measured", "", name]
 
 
 def _experiment(analysis: Analysis) -> Iterator[str]:
@@ -87,8 +85,9 @@ def _experiment(analysis: Analysis) -> Iterator[str]:
     yield ""
     yield markdown.escape(
         f"{about['started']}: {machine['cpu_model']}, {machine['cpus_usable']} CPUs, "
-        f"{machine['python']}, kernel {machine['kernel']}; {len(analysis.sample.rounds)} rounds "
-        f"in {about['seconds']:.0f} s. {_floors(analysis)} {tables.badge_line(analysis)}."
+        f"{machine['python']}, kernel {machine['kernel']}; {tables.rounds_line(analysis)}, "
+        f"{about['seconds']:.0f} s. Noise floor: {tables.floors_line(analysis) or 'not measured'}. "
+        f"{tables.badge_line(analysis)}."
     )
     yield ""
     for check in tables.failures(analysis):
@@ -107,11 +106,6 @@ def _tables(analysis: Analysis) -> Iterable[Table]:
     found += [tables.overview(analysis, sheets)] if sheets else []
     found += [tables.outcomes(analysis), tables.absent(analysis)]
     return [table for table in found if table]
-
-
-def _floors(analysis: Analysis) -> str:
-    floors = [f"{kind_name(kind)} {math.expm1(f):.1%}" for kind, f in analysis.floors.items()]
-    return f"Noise floor: {', '.join(floors) or 'not measured'}."
 
 
 def keep(directory: Path, kept: Path = KEPT) -> list[Path]:

@@ -154,7 +154,7 @@ def few_samples(sample: Sample) -> None:
 @pytest.mark.parametrize(
     ("plant", "rule", "said"),
     [
-        (wrong, "every answer is verified", "b get S: 1 wrong answers"),
+        (wrong, "every answer is verified", "b get S: 1 wrong answer or error"),
         (failed, "every answer is verified", "b: get of payload S: stale"),
         (unaccounted, "calls attempted are calls recorded", "1,205 calls attempted, 1,200"),
         (misses, "hits, misses and errors are apart", "200 misses among 1,000 hits"),
@@ -178,7 +178,7 @@ def few_samples(sample: Sample) -> None:
         (on_machine(governor="powersave"), "the clock of the CPU stands still", "powersave"),
         (on_machine(cpus_usable=2), "client and server have cores of their own", "2 CPUs"),
         (no_twin, "A/A twins set the floor", "no A/A twin of what runs in the process"),
-        (one_process, "fresh processes", "1 sets of fresh processes, 5 are wanted"),
+        (one_process, "fresh processes", "1 set of fresh processes, 5 are wanted"),
         (other_treatment, "the treatment is proven", "parser was hiredis"),
         (few_samples, "percentiles have their samples", "1 of 4 P99"),
     ],

@@ -93,7 +93,8 @@ class Analysis(Comparisons):
         judged = self.judge_all(
             [(e, self.baseline_entry, cells[e.name].points, base.points) for e in compared]
             if base
-            else []
+            else [],
+            operation,
         )
         verdicts = dict(zip([e.name for e in compared], judged, strict=True))
         rows = [
@@ -216,7 +217,8 @@ class Analysis(Comparisons):
         while rest:
             leader, *others = rest
             judged = self.judge_all(
-                [(row.entry, leader.entry, row.cell.points, leader.cell.points) for row in others]
+                [(row.entry, leader.entry, row.cell.points, leader.cell.points) for row in others],
+                operation,
             )
             tied = [
                 row.entry.name

@@ -34,7 +34,7 @@ class ClaimResult:
     payload: str
     effect: Effect | None  # today's: ratio, low, high
     word: Word
-    why: str
+    why: str  # what is known about that word; why it was not measured
 
 
 def answer(analysis: Analysis, claim: Mapping[str, Any]) -> ClaimResult:
@@ -44,12 +44,12 @@ def answer(analysis: Analysis, claim: Mapping[str, Any]) -> ClaimResult:
     entries = [analysis.sample.candidates.get(claim[side]) for side in ("slow", "fast")]
     if effect is None:
         word: Word = "not measured"
-        reasons = [_why_not(analysis, claim[side], *cell) for side in ("slow", "fast")]
-        why = "; ".join(filter(None, [*reasons, claim["why"]]))
+        why = _why_not_compared(analysis, (claim["slow"], claim["fast"]), *cell)
     else:
-        floor = analysis.floor_between(*(entry for entry in entries if entry))
+        known = [entry for entry in entries if entry]
+        floor = analysis.floor_between(*known, operation=cell[0])
         word = word_for(math.log(claim["ratio"]), effect, floor)
-        why = claim["why"]
+        why = claim["why"] if _explains(claim, word) else ""
     return ClaimResult(
         seed=claim["seed"],
         text=claim["text"],
@@ -79,6 +79,20 @@ def word_for(published: float, effect: Effect, floor: float = LEAST_FLOOR) -> Wo
     if effect.log_low - NEAR <= published <= effect.log_high + NEAR:
         return "holds"
     return "larger" if abs(effect.log_ratio) > abs(published) else "smaller"
+
+
+def _explains(claim: Mapping[str, Any], word: Word) -> bool:
+    """What is known may explain another answer than the one that was found."""
+    return word in claim.get("explains", ()) if claim.get("explains") else word != "unclear"
+
+
+def _why_not_compared(
+    analysis: Analysis, names: tuple[str, str], operation: str, payload: str
+) -> str:
+    """What voids the run is said once, what is wrong with an arm of each."""
+    if analysis.void_run:
+        return "; ".join(dict.fromkeys(f"{f.text} ({f.rule})" for f in analysis.void_run))
+    return "; ".join(filter(None, (_why_not(analysis, n, operation, payload) for n in names)))
 
 
 def _why_not(analysis: Analysis, name: str, operation: str, payload: str) -> str:

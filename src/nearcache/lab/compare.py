@@ -158,7 +158,10 @@ def _cells(before: Analysis, after: Analysis) -> Iterator[_Found]:
 
 
 def _judged(sides: tuple[Analysis, Analysis], found: Sequence[_Found]) -> list[Pair]:
-    floors = [max(side.floor_between(each.entry) for side in sides) for each in found]
+    floors = [
+        max(side.floor_between(each.entry, operation=each.operation) for side in sides)
+        for each in found
+    ]
     effects = [
         independent_effect(each.after, each.before, floor)
         for each, floor in zip(found, floors, strict=True)

@@ -30,6 +30,9 @@ from nearcache.lab.stats import (
 )
 
 FEW_PAIRS = 6  # fewer rounds than this give a bootstrap too little to draw from
+# Of a twin in one operation, before it has a floor of its own. Two processes are one
+# difference between processes: an interval that draws from them does not know how far they vary.
+FLOOR_ROUNDS, FLOOR_PROCESSES = 12, 3
 AUTO = "auto"  # the chop that was found, beside those that are always the same
 CHOP_MATTERS = LEAST_FLOOR  # a ratio that moves by less turns no verdict worth the name
 
@@ -123,21 +126,50 @@ class Comparisons:
                 by_kind.setdefault(kind_of(twin), []).extend(self._twin_ratios(twin))
         return {kind: floor_of(ratios) for kind, ratios in by_kind.items()}
 
-    def floor_between(self, *entries: Entry) -> float:
+    @cached_property
+    def operation_floors(self) -> dict[tuple[str, str], float]:
+        """The same for one operation of a kind of store, where its twin has rounds enough.
+
+        It is not how far the two were apart, which is little by luck now and then, but the far
+        end of that difference's interval; of the payloads the worst.
+        """
+        found: dict[tuple[str, str], list[Effect | None]] = {}
+        for twin in self.measured:
+            for name, operation, payload in self.sample.cells:
+                if twin.twin_of and name == twin.name:
+                    effect = self._twin_effect(twin, operation, payload)
+                    found.setdefault((kind_of(twin), operation), []).append(effect)
+        return {
+            where: max(LEAST_FLOOR, *(_far_end(effect) for effect in effects if effect))
+            for where, effects in found.items()
+            if all(effects)
+        }
+
+    def floor_between(self, *entries: Entry, operation: str = "") -> float:
         """The coarser floor of those that are compared; the coarsest if one has no twin."""
-        coarsest = max(self.floors.values(), default=LEAST_FLOOR)
-        return max(self.floors.get(kind_of(entry), coarsest) for entry in entries)
+        return max(self._floor(kind_of(entry), operation) for entry in entries)
+
+    def _floor(self, kind: str, operation: str) -> float:
+        if kind not in self.floors:
+            return max(self.floors.values(), default=LEAST_FLOOR)
+        return self.operation_floors.get((kind, operation), self.floors[kind])
 
     @property
     def baseline_entry(self) -> Entry:
         return self.sample.candidates[self.baseline]
 
     def judge_all(
-        self, family: Sequence[tuple[Entry, Entry, Points, Points]]
+        self, family: Sequence[tuple[Entry, Entry, Points, Points]], operation: str = ""
     ) -> list[tuple[Effect, Verdict] | None]:
-        """Comparisons that are read together: Holm's p decides what is called a difference."""
-        effects = [self._effect(a, b, of_a, of_b) for a, b, of_a, of_b in family]
-        floors = [self.floor_between(a, b) for a, b, _, _ in family]
+        """Comparisons that are read together: Holm's p decides what is called a difference.
+
+        Without an ``operation`` they are of several, and the floor is that of all.
+        """
+        floors = [self.floor_between(a, b, operation=operation) for a, b, _, _ in family]
+        effects = [
+            _effect(of_a, of_b, floor)
+            for (_, _, of_a, of_b), floor in zip(family, floors, strict=True)
+        ]
         known = [i for i, effect in enumerate(effects) if effect is not None]
         verdicts = judge_family(
             [effect for effect in effects if effect is not None], [floors[i] for i in known]
@@ -148,11 +180,14 @@ class Comparisons:
             for i, effect in enumerate(effects)
         ]
 
-    def _effect(self, a: Entry, b: Entry, points_a: Points, points_b: Points) -> Effect | None:
-        effect = effect_of(points_a, points_b)
-        if effect is not None and effect.pairs < FEW_PAIRS:
-            return effect.widened(self.floor_between(a, b))
-        return effect
+    def _twin_effect(self, twin: Entry, operation: str, payload: str) -> Effect | None:
+        """How far apart two names were in one cell; None if too few rounds say so."""
+        own = self.sample.cells[twin.name, operation, payload]
+        other = self.sample.cells.get((twin.twin_of or "", operation, payload))
+        if other is None or len(own.points.keys() & other.points.keys()) < FLOOR_PROCESSES:
+            return None
+        effect = effect_of(own.points, other.points)
+        return effect if effect and effect.pairs >= FLOOR_ROUNDS else None
 
     def _twin_ratios(self, twin: Entry) -> list[float]:
         """How far apart the two names of one configuration were, cell by cell."""
@@ -178,7 +213,7 @@ class Comparisons:
             return None
         entries = [self.sample.candidates[name] for name in (a, b)]
         first, second = (cell.points for cell in cells if cell)
-        return self._effect(entries[0], entries[1], first, second)
+        return _effect(first, second, self.floor_between(*entries, operation=operation))
 
     def shift(self, a: str, b: str, operation: str, payload: str) -> Shift | None:
         """By how much a costs more than b, in the operation's unit (Hodges-Lehmann)."""
@@ -190,11 +225,11 @@ class Comparisons:
         """The comparison of a and b with 0, 1, 10 samples of each round left out, and "auto"."""
         entries = self.sample.candidates[a], self.sample.candidates[b]
         effects: dict[str, Effect] = {}
+        floor = self.floor_between(*entries, operation=operation)
         for chop, (of_a, of_b) in self._chopped(a, b, operation, payload).items():
-            effect = self._effect(*entries, of_a, of_b)
+            effect = _effect(of_a, of_b, floor)
             if effect is not None:
                 effects[chop] = effect
-        floor = self.floor_between(*entries)
         return ChopSensitivity(effects, {chop: judge(e, floor) for chop, e in effects.items()})
 
     def chop_may_matter(self, a: str, b: str, operation: str, payload: str) -> bool:
@@ -216,3 +251,12 @@ class Comparisons:
             chop: (first.chopped[chop], second.chopped[chop]) for chop in both
         }
         return {**found, AUTO: (first.points, second.points)}
+
+
+def _effect(a: Points, b: Points, floor: float) -> Effect | None:
+    effect = effect_of(a, b)
+    return effect.widened(floor) if effect and effect.pairs < FEW_PAIRS else effect
+
+
+def _far_end(effect: Effect) -> float:
+    return max(abs(effect.log_low), abs(effect.log_high))

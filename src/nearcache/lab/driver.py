@@ -5,6 +5,7 @@
         one unrecorded visit per payload: warms up, decides batches, weighs items
         for each round
             visit all (candidate, payload) pairs, in an order drawn anew
+            keep what they answered, unless much of the time was stolen
         write the file
 
 Why rounds of everything, and not one candidate after the other: the machine drifts,
@@ -28,12 +29,13 @@ from nearcache.lab.candidates import fill
 from nearcache.lab.crew import Member
 from nearcache.lab.directories import private_directory
 from nearcache.lab.interleaving import Interleaving
-from nearcache.lab.machine import describe_versions, measuring_cpu, pressure, steal_share
+from nearcache.lab.machine import describe_versions, measuring_cpu, pressure
 from nearcache.lab.messages import Failed, Missing, Ready, Setup, Visit, Visited
 from nearcache.lab.model import NO_PAYLOAD, Candidate, Experiment, Operation, Plan
 from nearcache.lab.redact import redact
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import ServerMissing, Servers
+from nearcache.lab.stolen import Pressure, Rounds
 from nearcache.lab.stopping import Stopped, Stopping
 from nearcache.lab.timed import BATCH, calibrate
 
@@ -68,17 +70,19 @@ def measure(
     sample: Sample,
     progress: Progress,
     checkpoint: Callable[[Sample], None],
+    look: Callable[[], Pressure] = pressure,
 ) -> Stopped | None:
     """Fill ``sample``. Returns who interrupted the run, if anybody did.
 
-    Servers, workers and files are gone when this returns or raises.
+    Servers, workers and files are gone when this returns or raises. ``look`` says how busy
+    the machine is with others.
     """
     started = time.monotonic()
-    before = pressure()
+    before = look()
     sample.about |= {"load_before": before["load"], "overhead": calibrate()}
     interruption: Stopped | None = None
     with Stopping() as stopping:
-        driver = Driver(order, sample, progress, checkpoint, stopping)
+        driver = Driver(order, sample, progress, checkpoint, stopping, look)
         try:
             driver.run()
         except Stopped as stopped:
@@ -86,10 +90,10 @@ def measure(
         finally:
             stopping.disarm()
             driver.put_away()
-    after = pressure()
+    after = look()
     sample.about |= {
+        **driver.rounds.close(),
         "seconds": round(time.monotonic() - started, 1),
-        "steal_share": steal_share(before, after),
         "swapped_pages": int(after["swapped_pages"] - before["swapped_pages"]),
         "versions_after": describe_versions(),
         "order": driver.interleaving.summary(),
@@ -106,6 +110,7 @@ class Driver:
         progress: Progress,
         checkpoint: Callable[[Sample], None],
         stopping: Stopping,
+        look: Callable[[], Pressure],
     ) -> None:
         self.order = order
         self.sample = sample
@@ -113,6 +118,7 @@ class Driver:
         self.checkpoint = checkpoint
         self.stopping = stopping
         self.interleaving = Interleaving(random.Random(order.seed))
+        self.rounds = Rounds(self._record, look)
         self.cpu = measuring_cpu()
         self.batches: dict[tuple[str, str, str], int] = {}
         self.lowest: dict[str, float] = {}
@@ -162,7 +168,8 @@ class Driver:
             for number in range(plan.rounds):
                 began = time.monotonic()
                 self.progress.round(number + 1, plan.rounds, self._visits_per_round())
-                self._visit_all(f"{repetition}:{number}", (repetition, number))
+                with self.rounds.round():
+                    self._visit_all(f"{repetition}:{number}", (repetition, number))
                 took_s = time.monotonic() - began
                 self.deadline = self.started + share_s
                 if time.monotonic() + took_s > self.deadline:
@@ -240,7 +247,7 @@ class Driver:
                 self.interleaving.visited(
                     member.candidate.name, payload, place / max(1, len(visits) - 1)
                 )
-                self._record(member.candidate.name, payload, answer, record)
+                self.rounds.take(member.candidate.name, payload, answer, record)
 
     def _visit(self, candidate: Candidate, payload: str, round_id: str, learning: bool) -> Visit:
         # What does not depend on the payload is measured with the first one only.
@@ -276,6 +283,8 @@ class Driver:
 
     def _record(self, name: str, payload: str, visited: Visited, record: tuple[int, int]) -> None:
         entry = self.sample.candidates[name]
+        if entry.state == "failed":
+            return  # later in this round
         entry.state = "measured"
         entry.facts |= visited.facts
         asked = {operation.name: operation for operation in self.order.operations}

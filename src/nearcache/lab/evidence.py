@@ -13,10 +13,12 @@ from statistics import fmean, median
 from nearcache.lab.findings import Outcome, Problem
 from nearcache.lab.sample import Cell, Sample, Series, kind_of
 from nearcache.lab.steadiness import trend_of
+from nearcache.lab.stolen import STEAL_MOST, too_many
+from nearcache.lab.units import counted
 
 LATE_MOST = 0.01  # of all calls
 BUSY_MOST = 0.8  # of the generator's time
-STEAL_MOST = 0.01
+RUN_STEAL_MOST = 0.01  # where rounds were not looked at each for itself
 SWAP_MOST_PAGES = 256  # 1 MiB; less is somebody's idle page
 LOAD_MOST = 0.7  # of one CPU, before the run
 PROCESSES_LEAST = 5
@@ -43,7 +45,7 @@ def answers(sample: Sample) -> Outcome | None:
         if entry.state == "failed"
     ]
     problems += [
-        Problem(f"{cell.errors} wrong answers or errors", *key)
+        Problem(counted(cell.errors, "wrong answer or error", "wrong answers or errors"), *key)
         for key, cell in sample.cells.items()
         if cell.errors
     ]
@@ -233,7 +235,7 @@ def processes(sample: Sample) -> Outcome | None:
     count = len({repetition for repetition, _ in sample.rounds})
     if not count:
         return None
-    text = f"{count} sets of fresh processes"
+    text = f"{counted(count, 'set')} of fresh processes"
     planned = sample.about["plan"]["repetitions"]
     too_few = f"{text}, {PROCESSES_LEAST} are wanted"
     if planned < PROCESSES_LEAST:
@@ -269,9 +271,21 @@ def same_versions(sample: Sample) -> Outcome | None:
 
 
 def steal(sample: Sample) -> Outcome:
-    share = sample.about["steal_share"]
-    text = f"the hypervisor gave {share:.1%} of the time to other guests"
-    return Outcome(text, [Problem(text)] if share > STEAL_MOST else [])
+    """Rounds with much of it were discarded. Were they too many, the machine is not fit."""
+    shares = sample.about.get("steal_rounds")
+    if not shares:
+        share = sample.about["steal_share"]
+        text = f"the hypervisor gave {share:.1%} of the time to other guests"
+        return Outcome(text, [Problem(text)] if share > RUN_STEAL_MOST else [])
+    kept = [share for share in shares if share <= STEAL_MOST]
+    text = (
+        f"in {len(shares) - len(kept)} of {counted(len(shares), 'round')} the hypervisor gave more "
+        f"than {STEAL_MOST:.0%} of the time to other guests"
+    )
+    if too_many(shares):
+        return Outcome(text, [Problem(f"{text}, up to {max(shares):.1%}")])
+    said = f"; they were discarded, and the others have at most {max(kept):.1%}"
+    return Outcome(text + said)
 
 
 def swap(sample: Sample) -> Outcome | None:
@@ -298,10 +312,16 @@ def governor(sample: Sample) -> Outcome | None:
 
 
 def own_cores(sample: Sample) -> Outcome:
-    cpus = sample.about["machine"]["cpus_usable"]
-    text = f"{cpus} CPUs"
-    shared = f"{text}: client and server share them, so their CPU times are the firmer numbers"
-    return Outcome(text, [Problem(shared)] if cpus <= 2 else [])
+    """As the candidates proved it; else all were put on one CPU where there are few."""
+    cores = dict.fromkeys(
+        e.proof["cores"] for e in sample.candidates.values() if "cores" in e.proof
+    )
+    if cores:
+        shared = [text for text in cores if text.startswith("shared")]
+        return Outcome("; ".join(cores), [Problem(text) for text in shared])
+    text = counted(sample.about["machine"]["cpus_usable"], "CPU")
+    said = f"{text}: client and server share them, so their CPU times are the firmer numbers"
+    return Outcome(text, [Problem(said)] if sample.about["machine"]["cpus_usable"] <= 2 else [])
 
 
 def overhead(sample: Sample) -> Outcome | None:

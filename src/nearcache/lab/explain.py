@@ -70,7 +70,7 @@ def explain_pair(analysis: Analysis, contrast: Contrast, operation: str, payload
     effect = analysis.compare(a, b, operation, payload)
     if first is None or second is None or effect is None:
         return ""
-    floor = analysis.floor_between(contrast.a, contrast.b)
+    floor = analysis.floor_between(contrast.a, contrast.b, operation=operation)
     what = _what(analysis, operation, payload)
     moved = _largest_change(first, second)
     if abs(effect.log_ratio) <= floor or effect.log_low <= 0 <= effect.log_high:

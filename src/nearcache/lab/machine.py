@@ -51,24 +51,26 @@ def describe_versions() -> dict[str, str]:
 
 
 def pressure() -> dict[str, float]:
-    """How busy the machine is with other things; taken before and after a run."""
-    found = {"load": os.getloadavg()[0], "steal_ticks": 0, "all_ticks": 0}
-    with suppress(OSError, ValueError, IndexError):
-        ticks = [int(word) for word in _read("/proc/stat").splitlines()[0].split()[1:]]
-        found |= {"steal_ticks": ticks[7], "all_ticks": sum(ticks[:8])}
-    return {**found, "swapped_pages": _swapped_pages()}
+    """How busy the machine is with other things; taken before and after runs and rounds."""
+    return {
+        "load": os.getloadavg()[0],
+        "swapped_pages": _swapped_pages(),
+        **_ticks("cpu", ""),
+        **_ticks(f"cpu{measuring_cpu()}", "cpu_"),
+    }
+
+
+def _ticks(line: str, prefix: str) -> dict[str, float]:
+    """How often the clock ticked for somebody else, of all CPUs or of one; 0 if nobody says."""
+    words = [words.split() for words in _read("/proc/stat").splitlines()]
+    ticks = next(([int(word) for word in rest] for name, *rest in words if name == line), [0] * 8)
+    return {f"{prefix}steal_ticks": sum(ticks[7:8]), f"{prefix}all_ticks": sum(ticks[:8])}
 
 
 def _swapped_pages() -> int:
     """In and out, since the machine was started."""
     lines = (line.split() for line in _read("/proc/vmstat").splitlines())
     return sum(int(words[1]) for words in lines if words[0] in ("pswpin", "pswpout"))
-
-
-def steal_share(before: dict[str, float], after: dict[str, float]) -> float:
-    """Which part of the time the hypervisor gave to other guests."""
-    everything = after["all_ticks"] - before["all_ticks"]
-    return (after["steal_ticks"] - before["steal_ticks"]) / everything if everything else 0.0
 
 
 def measuring_cpu() -> int:

@@ -47,6 +47,9 @@ def _merge_conditions(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     for name in ("steal_share", "load_before", "swapped_pages"):
         if name in theirs:
             ours[name] = max(ours.get(name, 0), theirs[name])
+    if "steal_rounds" in ours and "steal_rounds" in theirs:
+        ours["steal_rounds"] = [*ours["steal_rounds"], *theirs["steal_rounds"]]
+        ours["discarded_rounds"] += theirs["discarded_rounds"]
     if theirs["state"] != "complete":
         ours["state"] = theirs["state"]
     if "changed" in theirs:

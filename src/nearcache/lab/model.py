@@ -28,6 +28,8 @@ ServerName = Literal[
     "uwsgi",
     "nginx",
 ]
+# Answers to a claim that differ from it; what else claims.Word has is no difference.
+DIFFERS = ("same", "smaller", "larger", "reversed")
 # What a cost is counted in. Less is better, always: a throughput is kept as time per
 # operation and printed as a rate where one would rather read that.
 Unit = Literal["ns", "bytes", "share", "count"]
@@ -82,6 +84,7 @@ class Operation:
     unit: Unit = "ns"
     payload_free: bool = False  # measured once a round: what is stored makes no difference
     as_rate: bool = False  # print 1e9 / cost as operations a second beside the time
+    ranked: bool = True  # False: how it ended is the answer, the time is only shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +115,7 @@ class Claim:
     operation: str
     payload: str
     why: str = ""  # why it was so then or is not so now, where that is known
+    explains: Sequence[str] = ()  # the answers (claims.Word) it explains; any, if empty
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,11 @@ def course_of(cell: Cell, floor: float = LEAST_FLOOR) -> Course:
 
 def settles(analysis: Analysis) -> Outcome | None:
     """Flat, warm-up, slowdown, no steady state: which cells never came to rest?"""
-    floor = max(analysis.floors.values(), default=LEAST_FLOOR)
-    courses = {key: course_of(cell, floor) for key, cell in analysis.sample.cells.items()}
+    entries = analysis.sample.candidates
+    courses = {
+        key: course_of(cell, analysis.floor_between(entries[key[0]], operation=key[1]))
+        for key, cell in analysis.sample.cells.items()
+    }
     known = Counter(course for course in courses.values() if course != "too short")
     if not known:
         return None

@@ -17,7 +17,7 @@ from nearcache.lab.analysis import Analysis, Rank
 from nearcache.lab.comparisons import FEW_PAIRS
 from nearcache.lab.sample import summarize
 from nearcache.lab.stats import Effect, Verdict
-from nearcache.lab.units import short, us
+from nearcache.lab.units import counted, short, us
 
 __all__ = [
     "Recommendation",
@@ -47,6 +47,8 @@ class Recommendation:
 
 
 def recommend(analysis: Analysis) -> Recommendation:
+    if not _is_of_caches(analysis):
+        return Recommendation(_void_run(analysis), "", warnings_of(analysis))
     known = [rank for rank in analysis.ranking if rank.entry.recommendable]
     against = {rank.entry.name: types_refusal(analysis, rank.entry) for rank in known}
     usable = [rank for rank in known if not against[rank.entry.name]]
@@ -66,11 +68,23 @@ def recommend(analysis: Analysis) -> Recommendation:
     return Recommendation(sentences, caches_block(winner), warnings, winner.entry.name)
 
 
+def _is_of_caches(analysis: Analysis) -> bool:
+    """Are these aliases of which one could be chosen? Pools and servers have a mix as well."""
+    entries = [entry for entry in analysis.sample.candidates.values() if entry.recommendable]
+    return bool(analysis.mix_shares) and any(e.recommended or e.family == "yours" for e in entries)
+
+
+def _void_run(analysis: Analysis) -> list[str]:
+    if not analysis.void_run:
+        return []
+    reasons = "; ".join(f"{f.text} ({f.rule})" for f in analysis.void_run)
+    return [f"Nothing of this run is ranked or recommended: {reasons}."]
+
+
 def _nothing(analysis: Analysis) -> str:
     """Why nothing is recommended."""
     if analysis.void_run:
-        reasons = "; ".join(f"{f.text} ({f.rule})" for f in analysis.void_run)
-        return f"Nothing of this run is ranked or recommended: {reasons}."
+        return _void_run(analysis)[0]
     shared = [(e, why) for e, why in analysis.unranked if e.recommendable and e.reach != "process"]
     if shared:
         reasons = "; ".join(f"{entry.name}: {why}" for entry, why in shared[:3])
@@ -172,7 +186,7 @@ def warnings_of(analysis: Analysis) -> list[str]:
             )
     rounds = len(analysis.sample.rounds)
     if 0 < rounds < FEW_PAIRS:
-        found.append(f"Only {rounds} rounds fitted into the time; the intervals are rough.")
+        found.append(f"Only {counted(rounds, 'round')} fitted into the time; intervals are rough.")
     found += [
         f"{finding.text[0].upper()}{finding.text[1:]}."
         for finding in analysis.findings

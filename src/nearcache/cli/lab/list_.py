@@ -37,9 +37,12 @@ def list_(names: tuple[str, ...]) -> None:
 
 
 def _details(experiment: Experiment) -> Iterator[str]:
+    from nearcache.lab.units import counted
+
     yield f"{experiment.name}: {experiment.question}"
     plans = (
-        f"{name} {plan.repetitions} sets of processes, at most {plan.rounds} rounds each, "
+        f"{name} {counted(plan.repetitions, 'set')} of processes, "
+        f"at most {counted(plan.rounds, 'round')} each, "
         f"{plan.time_limit_s:.0f} s"
         for name, plan in experiment.plans.items()
     )

@@ -20,7 +20,7 @@ called that.
 
 from __future__ import annotations
 
-from nearcache.lab.model import Candidate, Claim, Experiment, Operation, Plan
+from nearcache.lab.model import DIFFERS, Candidate, Claim, Experiment, Operation, Plan
 
 ON_ANOTHER_DEVICE = (
     "these are other devices: the seed compared EBS with an instance store; give yours with --path"
@@ -90,6 +90,7 @@ DISKS = Experiment(
             operation="sequential_uncached",
             payload="files",
             why=ON_ANOTHER_DEVICE,
+            explains=DIFFERS,
         ),
         Claim(
             seed="004",
@@ -100,6 +101,7 @@ DISKS = Experiment(
             operation="read_cached",
             payload="files",
             why="what fits into the page cache is read from memory, on whatever disk it lies",
+            explains=("same", "smaller"),
         ),
     ),
     cannot_answer=(

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nearcache.lab.candidates import HIREDIS
-from nearcache.lab.model import Candidate, Claim, Experiment, Operation, Plan
+from nearcache.lab.model import DIFFERS, Candidate, Claim, Experiment, Operation, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +138,7 @@ HASHES = Experiment(
             operation="memory",
             payload="100k",
             why="keys, values and allocators differ; Redis 2 had zipmaps",
+            explains=DIFFERS,
         ),
         Claim(
             seed="002",
@@ -148,6 +149,7 @@ HASHES = Experiment(
             operation="memory",
             payload="100k",
             why="the shorter key and value are, the more of a plain key is overhead",
+            explains=DIFFERS,
         ),
     ),
     cannot_answer=(

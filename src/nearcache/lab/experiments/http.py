@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearcache.lab.candidates import HIREDIS, LOCMEM, REDIS_PY, SHM
-from nearcache.lab.model import Candidate, Claim, Experiment, Operation, Plan, Requirement
+from nearcache.lab.model import DIFFERS, Candidate, Claim, Experiment, Operation, Plan, Requirement
 
 GUNICORN = Requirement(module="gunicorn", install="pip install gunicorn")
 UWSGI = Requirement(module="pyuwsgi", install="pip install pyuwsgi")
@@ -207,6 +207,7 @@ HTTP = Experiment(
             payload="single",
             why="the seed measured the cached side only, 10,119 requests a second of one URL; the "
             "ratio is as large as the view is slow",
+            explains=DIFFERS,
         ),
         Claim(
             seed="002",
@@ -217,6 +218,7 @@ HTTP = Experiment(
             operation="capacity",
             payload="single",
             why="a hit in Django still pays for the request and the response in Python",
+            explains=("holds", "larger"),
         ),
     ),
     cannot_answer=(

@@ -23,7 +23,7 @@ under xxHash, which is no cryptographic function at all.
 from __future__ import annotations
 
 from nearcache.lab.candidates import CANDIDATES, choose
-from nearcache.lab.model import Candidate, Claim, Experiment, Operation, Plan, Requirement
+from nearcache.lab.model import DIFFERS, Candidate, Claim, Experiment, Operation, Plan, Requirement
 
 URLS = "url"
 LENGTHS = (8, 32, 55, 56, 64, 65, 111, 112, 128, 129, 250, 251, 1024, 4096, 16384, 65536)
@@ -146,6 +146,7 @@ KEYS = Experiment(
             payload=URLS,
             why="for 50 bytes a call costs more than what it computes; compare sha1-builtin, which "
             "does not go through OpenSSL",
+            explains=DIFFERS,
         ),
         Claim(
             seed="004",
@@ -157,6 +158,7 @@ KEYS = Experiment(
             payload=URLS,
             why="50 bytes fill one block of either; BLAKE2b works through 128 bytes in 12 rounds, "
             "BLAKE2s through 64 in 10, and writes half as long a digest",
+            explains=("holds", "larger"),
         ),
         Claim(
             seed="004",

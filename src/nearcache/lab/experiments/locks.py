@@ -173,6 +173,7 @@ LOCKS = Experiment(
             operation="view",
             payload="-",
             why="two round trips to Redis around each call, and a view that does nothing",
+            explains=("larger",),
         ),
     ),
     cannot_answer=(

@@ -132,6 +132,7 @@ OBJECTS = Experiment(
             operation="get",
             payload=SmallDict.letter,
             why="no row of the seed's own table says so",
+            explains=("smaller", "larger"),
         ),
         Claim(
             seed="004",
@@ -142,6 +143,7 @@ OBJECTS = Experiment(
             operation="set",
             payload=SmallDict.letter,
             why="Amazon's S3 was tens of milliseconds away; this one is on the same host",
+            explains=("same", "smaller"),
         ),
         Claim(
             seed="004",
@@ -152,6 +154,7 @@ OBJECTS = Experiment(
             operation="get",
             payload=SmallDict.letter,
             why="Amazon's S3 was tens of milliseconds away; this one is on the same host",
+            explains=("same", "smaller"),
         ),
         Claim(
             seed="004",

@@ -159,6 +159,7 @@ def _claim(size: int, ratio: float) -> Claim:
         payload="5000",
         why="Python 2 waited for a lock with a timeout by sleeping and looking again; "
         "Python 3 does not, and redis-py does more of its own per command",
+        explains=("same", "smaller", "reversed"),
     )
 
 
@@ -226,6 +227,7 @@ POOLS = Experiment(
             operation="get",
             payload="5000",
             why="since 25.4.1 gevent's patch_all() replaces the queue too, so both are gevent's",
+            explains=("same",),
         ),
     ),
     cannot_answer=(

@@ -25,6 +25,7 @@ from typing import Any
 
 from nearcache.lab.candidates import DJANGO_REDIS, HIREDIS, REDIS_PY
 from nearcache.lab.model import (
+    DIFFERS,
     Candidate,
     Claim,
     Experiment,
@@ -235,6 +236,7 @@ STORES = Experiment(
             operation="read",
             payload="10k",
             why=WHY_LESS,
+            explains=("same", "smaller"),
         ),
         Claim(
             seed="002",
@@ -245,6 +247,7 @@ STORES = Experiment(
             operation="read",
             payload="10k",
             why=WHY_LESS,
+            explains=("same", "smaller"),
         ),
         Claim(
             seed="002",
@@ -255,6 +258,7 @@ STORES = Experiment(
             operation="write",
             payload="10k",
             why="one of the two waits for a disk, so the ratio is mostly that disk's",
+            explains=DIFFERS,
         ),
     ),
     cannot_answer=(

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from nearcache.lab.compare import OVERALL, Comparison, Pair
 from nearcache.lab.reports import html, markdown, terminal
+from nearcache.lab.reports.tables import kind_name
 from nearcache.lab.reports.terminal_views import draw_table
 from nearcache.lab.units import quantity, short
 from nearcache.lab.verdict import TIMES, TO
@@ -77,8 +78,7 @@ def _floors(found: Comparison) -> str:
     sides = []
     for word, side in (("before", found.before), ("after", found.after)):
         floors = [
-            f"{terminal.kind_name(kind)} {math.expm1(floor):.1%}"
-            for kind, floor in side.floors.items()
+            f"{kind_name(kind)} {math.expm1(floor):.1%}" for kind, floor in side.floors.items()
         ]
         sides.append(f"{word} {', '.join(floors) or 'not measured'}")
     return "; ".join(sides)

@@ -25,7 +25,7 @@ from nearcache.lab.reports import svg, tables
 from nearcache.lab.reports.colours import colours_of
 from nearcache.lab.reports.page_data import as_script, page_data
 from nearcache.lab.reports.tables import Sheet
-from nearcache.lab.reports.terminal import counts_line, kind_name
+from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.units import NOTHING, quantity
 from nearcache.lab.verdict import beside, describe_mix, recommend
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
@@ -89,10 +89,10 @@ def render(analysis: Analysis) -> str:
         absent=tables.absent(analysis),
         advice=advice,
         analysis=analysis,
-        answers=advice.sentences if ranked else [],
+        answers=advice.sentences,
         badge_line=tables.badge_line(analysis),
         beside=beside,
-        block=advice.caches_block if ranked else "",
+        block=advice.caches_block,
         broken=any(check.voids for check in tables.failures(analysis)),
         checks=tables.checks(analysis),
         claims=tables.claims(analysis),
@@ -102,7 +102,7 @@ def render(analysis: Analysis) -> str:
         data=Markup(as_script(page_data(analysis, sheets, views))),  # noqa: S704 - escaped there
         facts=tables.facts(analysis),
         failures=tables.failures(analysis),
-        floors={kind_name(kind): math.expm1(f) for kind, f in analysis.floors.items()},
+        floors=tables.floors_line(analysis),
         groups=tables.rank_groups(analysis),
         heat=_heat(analysis, sheets) if overview else [],
         mix=describe_mix(analysis) if ranked else "",
@@ -111,7 +111,8 @@ def render(analysis: Analysis) -> str:
         overview=overview,
         parts=_parts(views.parts, colours),
         proofs=tables.proofs(analysis),
-        rounds=analysis.sample.rounds,
+        place_line=tables.place_line(analysis),
+        rounds_line=tables.rounds_line(analysis),
         script_hashes=" ".join(f"'sha256-{_hash(script)}'" for script in scripts),
         scripts=scripts,
         sheets=[_sheet(sheet, colours) for sheet in sheets],
@@ -166,7 +167,8 @@ def _kind(text: str, is_text: bool) -> Markup:
 
 def _sheet(sheet: Sheet, colours: dict[str, str]) -> SheetView:
     columns = [head for head in tables.columns_of(sheet) if head != "run"]  # there is a chart
-    longest = max(row.cost for row in sheet.rows)
+    # Without an order there is nothing for bars to show.
+    longest = max(row.cost for row in sheet.rows) if sheet.ranked else math.inf
     return SheetView(
         title=sheet.title,
         unit=sheet.scale.suffix,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.reports import tables
-from nearcache.lab.reports.terminal import counts_line, kind_name
+from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.reports.textplots import plot
 from nearcache.lab.units import quantity
 from nearcache.lab.verdict import beside, describe_mix, recommend
@@ -30,7 +29,7 @@ def _lines(analysis: Analysis) -> Iterator[str]:
     yield escape(
         f"{about['experiment']}, {about['started']}: {machine['cpu_model']}, "
         f"{machine['cpus_usable']} CPUs, {machine['python']}, kernel {machine['kernel']}; "
-        f"{len(analysis.sample.rounds)} rounds, {about['seconds']:.0f} s, {about['state']}."
+        f"{tables.rounds_line(analysis)}, {about['seconds']:.0f} s, {about['state']}."
     )
     yield ""
     yield from answer_lines(analysis)
@@ -57,7 +56,7 @@ def answer_lines(analysis: Analysis) -> Iterator[str]:
     yield ""
     for line in advice.warnings:
         yield f"> {escape(line)}"
-    if analysis.ranking:
+    if advice.sentences:
         yield ""
         yield from (escape(sentence) for sentence in advice.sentences)
         if advice.caches_block:
@@ -112,9 +111,8 @@ def contrast_table(analysis: Analysis) -> Table | None:
 
 
 def _notes(analysis: Analysis) -> Iterator[str]:
-    floors = [f"{kind_name(kind)} {math.expm1(f):.1%}" for kind, f in analysis.floors.items()]
-    if floors:
-        yield f"Noise floor (A/A twins): {', '.join(floors)}. Smaller differences are called same."
+    if floors := tables.floors_line(analysis):
+        yield f"Noise floor (A/A twins): {floors}. Smaller differences are called same."
     yield escape(counts_line(analysis))
     for line in analysis.sample.about["cannot_answer"]:
         yield f"- Not answered: {escape(line)}"

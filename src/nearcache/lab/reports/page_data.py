@@ -74,7 +74,8 @@ def _row(
         base = sheet.analysis.sample.candidates[sheet.analysis.baseline]
         plain["ratio"] = [row.effect.ratio, row.effect.low, row.effect.high]
         plain["verdict"] = row.verdict
-        plain["floor"] = math.exp(sheet.analysis.floor_between(row.entry, base))
+        floor = sheet.analysis.floor_between(row.entry, base, operation=sheet.operation)
+        plain["floor"] = math.exp(floor)
     if found is not None:
         deepest = 100 * (1 - 1 / found.count)  # the last rank a sample stands for
         plain["curve"] = [found.percentile(rank) for rank in RANKS if rank <= max(50, deepest)]

@@ -84,7 +84,9 @@ def _cost_line(sheet: Sheet, row: Row) -> dict[str, Any]:
             "ratio_high": row.effect.high,
             "pairs": row.effect.pairs,
             "verdict": row.verdict,
-            "noise_floor": math.exp(analysis.floor_between(row.entry, base)),
+            "noise_floor": math.exp(
+                analysis.floor_between(row.entry, base, operation=sheet.operation)
+            ),
         }
     return line
 

@@ -6,6 +6,7 @@ void or not firm is :class:`Grey`, whoever is best of a column :class:`Strong`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -19,9 +20,9 @@ from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports.textplots import sparkline, swing_of
 from nearcache.lab.rules import badge
 from nearcache.lab.sample import Cell, Entry
-from nearcache.lab.units import NOTHING, Scale, quantity, scale_for, short, times
+from nearcache.lab.units import NOTHING, Scale, counted, quantity, scale_for, short, times
 from nearcache.lab.verdict import TIMES, TO
-from nearcache.lab.views import Grey, Strong, Table
+from nearcache.lab.views import Grey, Strong, Table, charted
 
 NONE = Grey(NOTHING)
 NOT_APPLICABLE = "not applicable"
@@ -58,6 +59,10 @@ class Sheet:
     @cached_property
     def scale(self) -> Scale:
         return scale_for(self.unit, [row.cost for row in self.rows])
+
+    @property
+    def ranked(self) -> bool:
+        return bool(self.about.get("ranked", True))
 
     @property
     def anchor(self) -> str:
@@ -118,7 +123,8 @@ def _has_rates(wanted: Sequence[Sheet]) -> bool:
 
 
 def _overview_column(sheet: Sheet) -> dict[str, str]:
-    best = min((row.cost for row in sheet.rows if not row.void), default=0)
+    ranked = [row.cost for row in sheet.rows if sheet.ranked and not row.void]
+    best = min(ranked, default=0)
     column = {}
     for row in sheet.rows:
         text = cost_text(sheet, row)
@@ -282,7 +288,9 @@ def measures(sheet: Sheet) -> Table | None:
     """The secondary numbers of one cell; never ranked."""
     cells = {row.entry.name: row.cell for row in sheet.rows}
     seen = dict.fromkeys(name for cell in cells.values() for name in cell.measures)
-    names = [name for name in seen if name not in EVIDENCE]  # the badge has those
+    drawn = charted(sheet.analysis.sample.about["experiment"])
+    # The badge has the first, charts of the experiment the second.
+    names = [name for name in seen if not (name in EVIDENCE or (drawn and drawn.fullmatch(name)))]
     if not names:
         return None
     scales = {name: _measure_scale(name, list(cells.values())) for name in names}
@@ -353,6 +361,44 @@ def badge_line(analysis: Analysis) -> str:
     return f"{kept} of {len(asked)} rules of evidence hold"
 
 
+def rounds_line(analysis: Analysis) -> str:
+    """How much was measured, and what of it is not counted."""
+    rounds, about = analysis.sample.rounds, analysis.sample.about
+    sets = counted(len({repetition for repetition, _ in rounds}), "set")
+    text = f"{counted(len(rounds), 'round')} in {sets} of fresh processes"
+    gone = about.get("discarded_rounds", 0)
+    return text + (f" ({counted(gone, 'more')} discarded: time was stolen)" if gone else "")
+
+
+def place_line(analysis: Analysis) -> str:
+    """Where clients and servers ran, as they proved it; else all were put on one CPU."""
+    proven = dict.fromkeys(entry.proof.get("cores") for entry in analysis.measured)
+    said = "; ".join(cores for cores in proven if cores)
+    text = said or f"client and server share CPU {analysis.sample.about['cpu']}"
+    return text[0].upper() + text[1:]
+
+
+def floors_line(analysis: Analysis) -> str:
+    """How far one configuration under two names was apart; empty if there was no twin."""
+    return "; ".join(
+        f"{kind_name(kind)} {math.expm1(floor):.1%}{_of_operations(analysis, kind)}"
+        for kind, floor in analysis.floors.items()
+    )
+
+
+def _of_operations(analysis: Analysis, kind: str) -> str:
+    own = [
+        f"{operation} {math.expm1(floor):.1%}"
+        for (of_kind, operation), floor in analysis.operation_floors.items()
+        if of_kind == kind
+    ]
+    return f" over all ({', '.join(own)})" if own else ""
+
+
+def kind_name(kind: str) -> str:
+    return "servers" if kind == "server" else "in process"
+
+
 def failures(analysis: Analysis) -> list[Check]:
     return [check for check in badge_of(analysis) if check.status == "failed"]
 
@@ -375,7 +421,7 @@ def claims(analysis: Analysis) -> Table | None:
     ]
     return Table(
         title="What the seeds said",
-        head=["seed", "headline", "then", "here (95 %)", "so", "why"],
+        head=["seed", "headline", "then", "here (95 %)", "so", "known"],
         rows=rows,
         text_columns=(0, 1, 4, 5),
     )
@@ -393,6 +439,8 @@ def rank_groups(analysis: Analysis) -> list[list[str]]:
 
 
 def row_groups(sheet: Sheet) -> list[list[str]]:
+    if not sheet.ranked:
+        return []
     groups = sheet.analysis.tied_rows(sheet.operation, sheet.payload)
     return [[row.entry.name for row in group] for group in groups]
 

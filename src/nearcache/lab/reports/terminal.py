@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal_views import columns_that_fit, draw, draw_bars, draw_stacks
-from nearcache.lab.units import short
+from nearcache.lab.units import counted, short
 from nearcache.lab.verdict import TIMES, Recommendation, beside, describe_mix, recommend
 from nearcache.lab.views import Table, views_of
 
@@ -55,7 +54,7 @@ def report_parts(
     parts += [_contrasts(analysis)] if analysis.contrasts else []
     parts += _views(analysis, width, colours)
     parts += _claims(analysis)
-    return [*parts, _notes(analysis), _verdict(analysis, recommend(analysis))]
+    return [*parts, _notes(analysis), _verdict(recommend(analysis))]
 
 
 def _asked_for(
@@ -74,8 +73,6 @@ def _asked_for(
 def _heading(analysis: Analysis) -> RenderableType:
     about = analysis.sample.about
     machine = about["machine"]
-    rounds = analysis.sample.rounds
-    sets = {repetition for repetition, _ in rounds}
     return Group(
         Text(about["question"], style="bold"),
         Text(
@@ -83,16 +80,11 @@ def _heading(analysis: Analysis) -> RenderableType:
             f"kernel {machine['kernel']}"
         ),
         Text(
-            f"{counted(len(rounds), 'round')} in {counted(len(sets), 'set')} of fresh processes, "
-            f"{about['seconds']:.0f} s, seed {about['seed']}. Client and server share CPU "
-            f"{about['cpu']}."
+            f"{tables.rounds_line(analysis)}, {about['seconds']:.0f} s, seed {about['seed']}. "
+            f"{tables.place_line(analysis)}."
         ),
         "",
     )
-
-
-def counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}" + "s" * (count != 1)
 
 
 def _badge(analysis: Analysis) -> RenderableType:
@@ -119,7 +111,7 @@ def _sheet(sheet: Sheet, width: int, colours: bool) -> list[RenderableType]:
     unwanted = {*tables.COUNTS, *(set() if width >= ROOMY else NOT_IN_NARROW)}
     columns = [head for head in tables.columns_of(sheet) if head not in unwanted]
     parts = [draw(tables.cell_table(sheet, columns), width, colours)]
-    if not sheet.analysis.ranking:
+    if sheet.ranked and not sheet.analysis.ranking:
         parts += _sheet_bars(sheet, width)
         parts += _ties(tables.row_groups(sheet))
     seen = tables.measures(sheet)
@@ -215,12 +207,12 @@ def _claims(analysis: Analysis) -> list[RenderableType]:
 
 
 def said_of(claim: ClaimResult) -> str:
-    """The seed said that many times, here it is so many: same, because of something."""
+    """The seed said that many times, here it is so many: same. And what is known about that."""
     then = f"the seed said {short(claim.published)}{TIMES}"
-    why = f", because {claim.why}" if claim.why else ""
     if claim.effect is None:
-        return f"{then}; {claim.word} here{why}."
-    return f"{then}; here {tables.today(claim)}: {claim.word}{why}."
+        return f"{then}; {claim.word} here" + (f": {claim.why}." if claim.why else ".")
+    known = f" Known: {claim.why}." if claim.why else ""
+    return f"{then}; here {tables.today(claim)}: {claim.word}.{known}"
 
 
 def _views(analysis: Analysis, width: int, colours: bool) -> list[RenderableType]:
@@ -231,11 +223,10 @@ def _views(analysis: Analysis, width: int, colours: bool) -> list[RenderableType
 
 
 def _notes(analysis: Analysis) -> RenderableType:
-    notes = [f"{kind_name(kind)} {math.expm1(f):.1%}" for kind, f in analysis.floors.items()]
     lines = []
-    if notes:
+    if floors := tables.floors_line(analysis):
         lines.append(
-            f"Noise floor (A/A twins): {', '.join(notes)}; smaller differences print as same. "
+            f"Noise floor (A/A twins): {floors}. Smaller differences print as same. "
             "? means: larger, but the interval includes none."
         )
     lines.append("Grey or in brackets: too few samples to be firm (P90 wants 100, P99 1,000).")
@@ -261,14 +252,8 @@ def counts_line(analysis: Analysis) -> str:
     return f"{text}; {share:.1%} of samples left out as warm-up."
 
 
-def kind_name(kind: str) -> str:
-    return "servers" if kind == "server" else "in process"
-
-
-def _verdict(analysis: Analysis, advice: Recommendation) -> RenderableType:
+def _verdict(advice: Recommendation) -> RenderableType:
     parts: list[RenderableType] = [Text(f"! {line}", style="yellow") for line in advice.warnings]
-    if not analysis.ranking:
-        return Group(*parts)  # nothing here is a cache that one could choose
     parts += [Text(sentence) for sentence in advice.sentences]
     if advice.caches_block:
         parts += ["", Text(advice.caches_block, style="green")]

@@ -8,7 +8,9 @@ Markdown all draw the same objects, so they cannot disagree; and nothing here me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -119,6 +121,17 @@ def views_of(analysis: Analysis) -> Views:
         sentences=tuple(sentence for views in found for sentence in views.sentences),
         parts=tuple(part for views in found for part in views.parts),
     )
+
+
+def charted(experiment: str) -> re.Pattern[str] | None:
+    """Names of secondary numbers that the charts of an experiment have, and tables need not."""
+    from nearcache.lab.experiments import EXPERIMENTS
+
+    known = EXPERIMENTS.get(experiment)
+    if known and known.views:
+        with suppress(Exception):  # views_of says that it fails, and why
+            return getattr(import_module(known.views), "CHARTED", None)
+    return None
 
 
 def _views_of(module: str, name: str, analysis: Analysis) -> Views:

@@ -13,7 +13,7 @@ from nearcache.lab.units import NOTHING, quantity, short
 from nearcache.lab.views import Chart, Line, Mark, Table, Views
 from nearcache.lab.views.reading import cell_of, measure_of, point_of
 
-GROWTH = re.compile(r"at ([\d,]+) ids")  # a measure of the memory cell: what was used then
+CHARTED = re.compile(r"at ([\d,]+) ids")  # a measure of the memory cell: what was used then
 GROWING = ("plain", "bucket-1000", "bucket-500", "bucket-1000-of-1024")
 RULE = "rule: "
 KNEEDLE = (
@@ -366,7 +366,7 @@ def _growth(shown: Shown) -> Chart:
         points = sorted(
             (float(found[1].replace(",", "")), series.median / 1e6)
             for measure, series in cell.measures.items()
-            if (found := GROWTH.fullmatch(measure))
+            if (found := CHARTED.fullmatch(measure))
         )
         if points:
             family = shown.analysis.sample.candidates[name].family
