@@ -135,7 +135,9 @@ fn segment_shape(segment: &[u8], out: &mut Vec<u8>) {
         if number > 0 {
             out.push(b'.');
         }
-        out.extend_from_slice(id_kind(piece).unwrap_or(piece));
+        // `1` in `logstash-1.1.0.jar` is of a version; `5.html` is the fifth page.
+        let is_version = number > 0 && piece.len() < 4;
+        out.extend_from_slice(id_kind(piece).filter(|_| !is_version).unwrap_or(piece));
     }
 }
 
@@ -147,7 +149,6 @@ fn id_kind(piece: &[u8]) -> Option<&'static [u8]> {
         return (seen.breaks >= 3).then_some(b"<slug>");
     }
     if seen.digits == piece.len() {
-        // The number in `jquery.3.min.js` is one, too; it does no harm.
         return Some(b"<n>");
     }
     if piece.len() == 36 && seen.breaks == 4 && seen.digits + seen.hex_letters == 32 {
@@ -238,6 +239,7 @@ mod tests {
             ("/2015/05-17/", "/<n>/<n>/"),
             ("/u/123e4567-e89b-12d3-a456-426614174000", "/u/<uuid>"),
             ("/static/app.3f2a9c1b.js", "/static/app.<hex>.js"),
+            ("/jquery-3.5.1.min.js", "/jquery-3.5.1.min.js"),
             ("/face/facade", "/face/facade"),
             ("/blog/how-much-faster-is-redis", "/blog/<slug>"),
             ("/presentations/logstash-monitorama-2013/x.png", "/presentations/<slug>/x.png"),

@@ -125,7 +125,9 @@ impl Misses {
     }
 
     fn touch(&mut self, request: &Request<'_>) {
-        if let Some(seen) = self.remembered(request) {
+        if self.keys.get(request.key).is_none()
+            && let Some(seen) = self.remembered(request)
+        {
             self.keys.put(request.key, seen);
         }
     }

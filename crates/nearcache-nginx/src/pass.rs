@@ -18,7 +18,7 @@ use crate::lines::Consumer;
 use crate::locations::{Kind, Locations, PatternError};
 use crate::misses::{Judgement, Misses, Rules, Why};
 use crate::record::{Field, Record};
-use crate::request::{KeyText, Request, target_of};
+use crate::request::{KeyText, Request};
 use crate::spelling;
 use crate::text;
 use crate::top::Top;
@@ -159,7 +159,7 @@ impl LogPass {
     }
 
     fn count(&mut self, record: &Record<'_>, joined: &mut Vec<u8>) {
-        let request = Request::of(record, target_of(record, joined));
+        let request = Request::of(record, joined);
         let group = self.group_of(&request);
         let location = self.groups.table()[group as usize].location;
         if !(self.filter.is_host(record) && self.filter.is_location(location)) {

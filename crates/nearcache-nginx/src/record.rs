@@ -145,7 +145,7 @@ impl<'a> Record<'a> {
 
     /// The text of a field; `None` if the format has none or the line says `-`.
     pub fn text(&self, field: Field) -> Option<&'a [u8]> {
-        self.fields[field as usize].filter(|text| *text != b"-")
+        self.fields[field as usize].filter(|text| !matches!(text, [b'-']))
     }
 
     /// Reads the time. From `$msec` if there is one: the others have whole seconds only.
@@ -165,12 +165,22 @@ impl<'a> Record<'a> {
     }
 
     pub fn method(&self) -> Option<&'a [u8]> {
-        self.text(Field::Method).or_else(|| Some(self.request()?.0))
+        self.method_and_uri().0
     }
 
     /// The target of the request as the client sent it, with its arguments.
     pub fn uri(&self) -> Option<&'a [u8]> {
-        self.text(Field::Uri).or_else(|| Some(self.request()?.1))
+        self.method_and_uri().1
+    }
+
+    /// Both at the price of one: often they are in the same field.
+    pub fn method_and_uri(&self) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
+        let (method, uri) = (self.text(Field::Method), self.text(Field::Uri));
+        if method.is_some() && uri.is_some() {
+            return (method, uri);
+        }
+        let (in_line, target) = self.request().unzip();
+        (method.or(in_line), uri.or(target))
     }
 
     pub fn status(&self) -> Option<u16> {

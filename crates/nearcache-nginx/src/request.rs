@@ -63,9 +63,13 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(crate) fn of(record: &'a Record<'a>, target: &'a [u8]) -> Request<'a> {
+    /// `joined` is for the target if it has to be put together.
+    pub fn of(record: &'a Record<'a>, joined: &'a mut Vec<u8>) -> Request<'a> {
+        let (method, uri) = record.method_and_uri();
+        let target = with_args(record, uri.unwrap_or(b""), joined);
         let target_hash = xxh3_64(target);
-        let (key_text, place, key) = match record.text(Field::Key) {
+        // JSON logs have an empty key where no cache took part.
+        let (key_text, place, key) = match record.text(Field::Key).filter(|key| !key.is_empty()) {
             Some(text) => (text, 0, xxh3_64(text)),
             None => {
                 let place = place_of(record);
@@ -77,7 +81,7 @@ impl<'a> Request<'a> {
         let began_us = end_us.zip(request_us).map(|(end, took)| end.saturating_sub_unsigned(took));
         Request {
             record,
-            method: record.method(),
+            method,
             target,
             target_hash,
             key_text,
@@ -132,8 +136,7 @@ impl<'a> Request<'a> {
 }
 
 /// The target with its arguments, also where the log has them apart (`$uri`, `$args`).
-pub(crate) fn target_of<'a>(record: &Record<'a>, joined: &'a mut Vec<u8>) -> &'a [u8] {
-    let target = record.uri().unwrap_or(b"");
+fn with_args<'a>(record: &Record<'a>, target: &'a [u8], joined: &'a mut Vec<u8>) -> &'a [u8] {
     match record.text(Field::Args) {
         Some(args) if !args.is_empty() && memchr::memchr(b'?', target).is_none() => {
             joined.clear();
