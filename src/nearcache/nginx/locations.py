@@ -16,8 +16,8 @@ Source: the merge functions of nginx's modules (``ngx_conf_merge_ptr_value`` and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, cast
 
@@ -35,6 +35,7 @@ NOT_INHERITED = PASSES | {
 DEFAULT_PROXY_KEY = "$scheme$proxy_host$request_uri"
 DEFAULT_STATUSES = ("200", "301", "302")  # of *_cache_valid without a status
 DEFAULT_LOCK_TIMEOUT_S = 5.0
+DEEPEST_TEXT = 8  # variables that stand for texts with variables
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Location:
     levels: tuple[Directive, ...] = field(repr=False)
     """http, the server, and locations from the outside in; its own directive is the last."""
     _inherits_pass: bool = field(default=False, repr=False)
+    _texts: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def directive(self) -> Directive:
@@ -162,6 +164,21 @@ class Location:
         return self.text(self.named("key"), default) if self.protocol else ""
 
     @property
+    def full_key(self) -> str:
+        """The key with variables that only stand for a text, as ``$cl_key``, replaced by it."""
+        return self.expanded(self.key)
+
+    def expanded(self, text: str) -> str:
+        """A text with those variables replaced."""
+        for _ in range(DEEPEST_TEXT):
+            before = text
+            for name, value in self._texts.items():
+                text = re.sub(rf"\$(?:{name}\b|\{{{name}\}})", value.replace("\\", r"\\"), text)
+            if text == before:
+                break
+        return text
+
+    @property
     def key_is_default(self) -> bool:
         return self.protocol is not None and self.first(self.named("key")) is None
 
@@ -222,6 +239,30 @@ class Location:
 
 def locations_of(http: Directive) -> Iterator[Location]:
     """Every place below ``http``, outer ones before those inside of them."""
+    texts = texts_of(http)
+    for place in _locations(http):
+        yield replace(place, _texts=texts)
+
+
+def texts_of(http: Directive) -> dict[str, str]:
+    """The variables (without $) that stand for one text: one ``set``, or a map without cases."""
+    found: dict[str, list[str]] = {}
+    for directive in http.walk():
+        if directive.name == "set" and len(directive.args) == 2:
+            found.setdefault(directive.args[0].lstrip("$"), []).append(directive.args[1])
+        elif directive.name == "map" and len(directive.args) == 2 and directive.block:
+            values = [entry.text for entry in directive.block]
+            only = len(values) == 1 and directive.block[0].name == "default"
+            # Another value for nothing: no text of its own.
+            found.setdefault(directive.args[1].lstrip("$"), []).extend(values if only else ("", ""))
+    return {
+        name: values[0]
+        for name, values in found.items()
+        if len(values) == 1 and name not in {"args", "query_string"}
+    }
+
+
+def _locations(http: Directive) -> Iterator[Location]:
     for directive in http.all("server"):
         names = tuple(word for d in directive.all("server_name") for word in d.args)
         listens = tuple(d.text for d in directive.all("listen"))

@@ -24,7 +24,6 @@ _PATHS = {"uri", "document_uri", "request_uri", "request", "request_filename"}
 # Variables whose value is computed by code that cannot be read here.
 _CODE = {"js_set", "js_var", "perl_set", "set_by_lua", "set_by_lua_block", "set_by_lua_file"}
 _URI_PART = re.compile(r"^\w+://(?:unix:[^:]+:|[^/$]+)(/.*|\$.*)?$")
-_DEEPEST = 8
 
 
 def keyed(place: Location, configuration: Configuration) -> set[str]:
@@ -36,8 +35,11 @@ def sent(place: Location, configuration: Configuration) -> set[str]:
     """Where the arguments that the application gets come from."""
     if place.protocol == "proxy":
         return _sources(_proxied(place), place, configuration)
-    params = {d.args[0]: d.args[1] for d in place.all(place.other("param")) if len(d.args) > 1}
-    return _sources(params.get("QUERY_STRING", "$query_string"), place, configuration)
+    # Applications read one or the other: both are sent.
+    query = param(place, "QUERY_STRING")
+    whole = param(place, "REQUEST_URI") or ""
+    text = f"{'$query_string' if query is None else query} {whole}"
+    return _sources(text, place, configuration)
 
 
 def unkeyed(place: Location, configuration: Configuration) -> set[str]:
@@ -59,7 +61,8 @@ def has_path(place: Location, configuration: Configuration) -> bool:
 
 def param(place: Location, name: str) -> str | None:
     """The value of a ``uwsgi_param`` or the like, None if it is not set."""
-    found = [d.args[1] for d in place.all(place.other("param")) if d.args[:1] == (name,)]
+    params = place.all(place.other("param"))
+    found = [d.args[1] for d in params if d.args[:1] == (name,) and len(d.args) > 1]
     return found[-1] if found else None
 
 
@@ -71,20 +74,6 @@ def header(place: Location, name: str) -> str | None:
         if directive.args[:1] and directive.args[0].lower() == name.lower():
             return directive.args[1]
     return "$proxy_host" if name.lower() == "host" else None
-
-
-def expanded(text: str, configuration: Configuration) -> str:
-    """The text with the variables that ``set`` gives one value replaced by it."""
-    for _ in range(_DEEPEST):
-        before = text
-        for name in variables(text):
-            values = configuration.setters.get(name, [])
-            if len(values) == 1 and name not in _ARGS:
-                pieces = re.split(rf"\$(?:{name}\b|\{{{name}\}})", text)
-                text = values[0].text.join(pieces)
-        if text == before:
-            break
-    return text
 
 
 def _proxied(place: Location) -> str:
@@ -112,7 +101,7 @@ def _is_changed(place: Location) -> bool:
 def _sources(text: str, place: Location, configuration: Configuration) -> set[str]:
     changed = _is_changed(place)
     found = set()
-    for name in variables(expanded(text, configuration)):
+    for name in variables(place.expanded(text)):
         if name in _WHOLE or (name in _ARGS and not changed):
             found.add(ALL)
         elif name in _ARGS:

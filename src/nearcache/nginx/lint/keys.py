@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from nearcache.nginx.configuration import variables
 from nearcache.nginx.lint.inputs import (
-    expanded,
     has_path,
     header,
     keyed,
@@ -122,8 +121,8 @@ def split_arguments(place: Location, examined: Examined) -> Iterator[Hit]:
         )
 
 
-def decoded_path(place: Location, examined: Examined) -> Iterator[Hit]:
-    if _DECODED_THEN_ARGS.search(expanded(place.key, examined.configuration)):
+def decoded_path(place: Location, _: Examined) -> Iterator[Hit]:
+    if _DECODED_THEN_ARGS.search(place.full_key):
         yield Hit(
             place.first(place.named("key")) or zone_directive(place),
             "$uri is decoded: /a%3Fb=1 and /a?b=1 have one key and are two pages, so anybody can "
