@@ -83,15 +83,24 @@ def explain_pair(analysis: Analysis, contrast: Contrast, operation: str, payload
     word = "slower" if effect.log_ratio > 0 else "faster"
     total = analysis.shift(a, b, operation, payload)
     by = f" by {quantity(abs(total.value), 'ns')}" if total else ""
+    over_all = _over_all(contrast)
     if not _parts_agree(first, second, total.value if total else 0.0):
         return (
-            f"{a} was {word} than {b} in {what}{by}; its parts, measured at another moment, do "
-            "not show where."
+            f"{a} was {word} than {b} in {what}{by}{over_all}; its parts, measured at another "
+            "moment, do not show where."
         )
     return (
-        f"{a} was {word} than {b} in {what}{by}; most of the difference is {_words(moved[0])} "
-        f"({quantity(abs(moved[1]), 'ns')} of {quantity(max(first.whole, second.whole), 'ns')})."
+        f"{a} was {word} than {b} in {what}{by}{over_all}; most of the difference is "
+        f"{_words(moved[0])} ({quantity(abs(moved[1]), 'ns')} of "
+        f"{quantity(max(first.whole, second.whole), 'ns')})."
     )
+
+
+def _over_all(contrast: Contrast) -> str:
+    """One operation may differ where the whole does not: then it may be chance."""
+    if contrast.verdict in ("same", "unclear"):
+        return ", which may be chance: over all operations they were not told apart"
+    return ""
 
 
 def explanations(analysis: Analysis, operation: str = "get") -> list[str]:

@@ -23,11 +23,12 @@ from markupsafe import Markup
 from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.reports import svg, tables
 from nearcache.lab.reports.colours import colours_of
+from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
 from nearcache.lab.reports.page_data import as_script, page_data
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.units import NOTHING, quantity
-from nearcache.lab.verdict import beside, describe_mix, recommend
+from nearcache.lab.verdict import beside, describe_mix, recommend, void_run
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
 SCRIPTS = ("uplot/uPlot.iife.min.js", "page/charts.js", "page/page.js")
@@ -80,6 +81,7 @@ def write_page(analysis: Analysis, path: Path) -> None:
 def render(analysis: Analysis) -> str:
     sheets, views = tables.sheets(analysis), views_of(analysis)
     advice = recommend(analysis)
+    lead, rest = lead_and_rest(advice.sentences, views.sentences)
     ranked = bool(analysis.ranking)
     colours = colours_of(analysis.measured)
     overview = tables.overview(analysis, sheets) if len(sheets) > 1 else None
@@ -89,7 +91,7 @@ def render(analysis: Analysis) -> str:
         absent=tables.absent(analysis),
         advice=advice,
         analysis=analysis,
-        answers=advice.sentences,
+        answers=lead,
         badge_line=tables.badge_line(analysis),
         beside=beside,
         block=advice.caches_block,
@@ -107,17 +109,19 @@ def render(analysis: Analysis) -> str:
         heat=_heat(analysis, sheets) if overview else [],
         mix=describe_mix(analysis) if ranked else "",
         mix_bars=_mix_bars(analysis, colours) if ranked else [],
+        nothing=void_run(analysis),
         outcomes=tables.outcomes(analysis),
         overview=overview,
         parts=_parts(views.parts, colours),
         proofs=tables.proofs(analysis),
         place_line=tables.place_line(analysis),
+        rest=rest,
+        rest_title=REST_TITLE,
         rounds_line=tables.rounds_line(analysis),
         script_hashes=" ".join(f"'sha256-{_hash(script)}'" for script in scripts),
         scripts=scripts,
         sheets=[_sheet(sheet, colours) for sheet in sheets],
         styles=Markup("").join(_resource(name) for name in STYLES),
-        views=views,
     )  # fmt: skip
 
 

@@ -12,10 +12,11 @@ from nearcache.lab.analysis import Analysis
 from nearcache.lab.claims import ClaimResult
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import tables
+from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal_views import columns_that_fit, draw, draw_bars, draw_stacks
 from nearcache.lab.units import counted, short
-from nearcache.lab.verdict import TIMES, Recommendation, beside, describe_mix, recommend
+from nearcache.lab.verdict import TIMES, Recommendation, beside, describe_mix, recommend, void_run
 from nearcache.lab.views import Table, views_of
 
 WIDEST = 100
@@ -52,9 +53,12 @@ def report_parts(
     parts += [draw(_first_rows(endings), width, colours)] if endings else []
     parts += [_ranking(analysis, width)] if analysis.ranking else []
     parts += [_contrasts(analysis)] if analysis.contrasts else []
-    parts += _views(analysis, width, colours)
+    views, advice = views_of(analysis), recommend(analysis)
+    lead, rest = lead_and_rest(advice.sentences, views.sentences)
+    parts += [draw(part, width, colours) for part in views.parts]
+    parts += _rest(rest)
     parts += _claims(analysis)
-    return [*parts, _notes(analysis), _verdict(recommend(analysis))]
+    return [*parts, _notes(analysis), _verdict(advice, lead)]
 
 
 def _asked_for(
@@ -75,6 +79,7 @@ def _heading(analysis: Analysis) -> RenderableType:
     machine = about["machine"]
     return Group(
         Text(about["question"], style="bold"),
+        *(Text(sentence, style="bold red") for sentence in void_run(analysis)),
         Text(
             f"{machine['cpu_model']}, {machine['cpus_usable']} CPUs, {machine['python']}, "
             f"kernel {machine['kernel']}"
@@ -215,11 +220,10 @@ def said_of(claim: ClaimResult) -> str:
     return f"{then}; here {tables.today(claim)}: {claim.word}.{known}"
 
 
-def _views(analysis: Analysis, width: int, colours: bool) -> list[RenderableType]:
-    views = views_of(analysis)
-    sentences = [Text(sentence) for sentence in views.sentences]
-    drawn = [draw(part, width, colours) for part in views.parts]
-    return [*drawn, *([Group(*sentences, "")] if sentences else [])]
+def _rest(sentences: Sequence[str]) -> list[RenderableType]:
+    if not sentences:
+        return []
+    return [Text(REST_TITLE, style="bold"), *(Text(f"  {line}") for line in sentences), ""]
 
 
 def _notes(analysis: Analysis) -> RenderableType:
@@ -252,9 +256,10 @@ def counts_line(analysis: Analysis) -> str:
     return f"{text}; {share:.1%} of samples left out as warm-up."
 
 
-def _verdict(advice: Recommendation) -> RenderableType:
+def _verdict(advice: Recommendation, lead: Sequence[str]) -> RenderableType:
+    """What a reader of the last screen takes away."""
     parts: list[RenderableType] = [Text(f"! {line}", style="yellow") for line in advice.warnings]
-    parts += [Text(sentence) for sentence in advice.sentences]
+    parts += [Text(sentence) for sentence in lead]
     if advice.caches_block:
         parts += ["", Text(advice.caches_block, style="green")]
     return Group(*parts)
