@@ -206,7 +206,7 @@ def test_what_voids_a_run_leaves_no_rank_and_no_recommendation_but_all_rows() ->
     assert all("5.0%" in row.void and row.effect is None for row in rows)
     advice = recommend(analysis)
     assert advice.caches_block == ""
-    assert "Nothing of this run is ranked or recommended: the hypervisor" in advice.sentences[0]
+    assert "This run answers nothing: the hypervisor" in advice.sentences[0]
 
 
 def test_what_voids_a_cell_takes_only_its_candidate_out_of_the_order() -> None:

@@ -109,6 +109,7 @@ def _cpu_ns(analysis: Analysis, entry: Entry) -> tuple[float | None, bool]:
             cell
             for cell in analysis.sample.cells.values()
             if (cell.candidate, cell.operation) == (entry.name, operation)
+            and not analysis.void(entry.name, operation, cell.payload)
         ]
         spent = [ns for cell in cells if (ns := _cell_cpu_ns(cell)) is not None]
         if spent:

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -58,9 +60,10 @@ class Member:
         self._pipe.close()
 
     def end(self) -> None:
-        self.close()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(LEAVE_TIMEOUT_S)
+        end_all([self])
+
+    def ended(self) -> None:
+        """Whatever it still does, it is gone when this returns."""
         end_process(self.process)
         self._complaints.close()
 
@@ -77,3 +80,18 @@ class Member:
         self._complaints.seek(0)
         lines = self._complaints.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit status {self.process.returncode}"
+
+
+def end_all(members: Sequence[Member]) -> None:
+    """Hang up on all, and give them one time together to leave: many may still be loading."""
+    for member in members:
+        member.close()
+    deadline = time.monotonic() + LEAVE_TIMEOUT_S
+    for member in members:
+        with suppress(subprocess.TimeoutExpired):
+            member.process.wait(max(0.0, deadline - time.monotonic()))
+    for member in members:
+        if member.process.poll() is None:
+            member.process.terminate()
+    for member in members:
+        member.ended()

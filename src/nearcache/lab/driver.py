@@ -26,7 +26,7 @@ from statistics import median
 from typing import Protocol
 
 from nearcache.lab.candidates import fill
-from nearcache.lab.crew import Member
+from nearcache.lab.crew import Member, end_all
 from nearcache.lab.directories import private_directory
 from nearcache.lab.interleaving import Interleaving
 from nearcache.lab.machine import describe_versions, measuring_cpu, pressure
@@ -314,10 +314,8 @@ class Driver:
         return redact(text, settings)
 
     def _dismiss(self) -> None:
-        for member in self.crew:
-            member.close()  # all first: they leave in parallel
-        while self.crew:
-            self.crew.pop().end()
+        end_all(self.crew)
+        self.crew.clear()
 
 
 def _digest(text: str) -> str:

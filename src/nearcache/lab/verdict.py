@@ -28,6 +28,7 @@ __all__ = [
     "recommend",
     "short",
     "us",
+    "void_run",
     "warnings_of",
 ]
 
@@ -48,7 +49,7 @@ class Recommendation:
 
 def recommend(analysis: Analysis) -> Recommendation:
     if not _is_of_caches(analysis):
-        return Recommendation(_void_run(analysis), "", warnings_of(analysis))
+        return Recommendation(void_run(analysis), "", warnings_of(analysis))
     known = [rank for rank in analysis.ranking if rank.entry.recommendable]
     against = {rank.entry.name: types_refusal(analysis, rank.entry) for rank in known}
     usable = [rank for rank in known if not against[rank.entry.name]]
@@ -74,17 +75,18 @@ def _is_of_caches(analysis: Analysis) -> bool:
     return bool(analysis.mix_shares) and any(e.recommended or e.family == "yours" for e in entries)
 
 
-def _void_run(analysis: Analysis) -> list[str]:
+def void_run(analysis: Analysis) -> list[str]:
+    """One sentence, the first of every report, if nothing of this run is an answer."""
     if not analysis.void_run:
         return []
     reasons = "; ".join(f"{f.text} ({f.rule})" for f in analysis.void_run)
-    return [f"Nothing of this run is ranked or recommended: {reasons}."]
+    return [f"This run answers nothing: {reasons}. Nothing of it is ranked or recommended."]
 
 
 def _nothing(analysis: Analysis) -> str:
     """Why nothing is recommended."""
     if analysis.void_run:
-        return _void_run(analysis)[0]
+        return void_run(analysis)[0]
     shared = [(e, why) for e, why in analysis.unranked if e.recommendable and e.reach != "process"]
     if shared:
         reasons = "; ".join(f"{entry.name}: {why}" for entry, why in shared[:3])

@@ -112,8 +112,8 @@ def views_of(analysis: Analysis) -> Views:
     from nearcache.lab.experiments import EXPERIMENTS
 
     name = analysis.sample.about["experiment"]
-    if not analysis.sample.has_numbers:
-        return Views()
+    if not analysis.sample.has_numbers or analysis.void_run:
+        return Views()  # the head of the report says why nothing is answered
     experiment = EXPERIMENTS.get(name)
     own = (experiment.views,) if experiment and experiment.views else ()
     found = [_views_of(module, name, analysis) for module in (*own, *EVERYWHERE)]

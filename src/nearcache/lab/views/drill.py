@@ -170,8 +170,9 @@ def _liars(analysis: Analysis, entries: Sequence[Entry], faults: Sequence[str]) 
         if found:
             text = f"{entry.name} lies: it gives no sign that nothing was done under"
             sentences.append(f"{text} {'; '.join(found)}.")
-    if not sentences and faults:
-        drilled = ", ".join(titles[fault] for fault in faults)
+    seen = [f for f in faults if any(_words(analysis, entry.name, f) for entry in entries)]
+    if not sentences and seen:
+        drilled = ", ".join(titles[fault] for fault in seen)
         sentences.append(f"No backend lied under these faults: {drilled}.")
     return sentences
 

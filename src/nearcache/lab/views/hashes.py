@@ -93,7 +93,11 @@ def views(analysis: Analysis) -> Views:
 
 
 def _main_payload(analysis: Analysis) -> str | None:
-    with_memory = {cell.payload for cell in analysis.sample.cells.values() if cell.points}
+    with_memory = {
+        cell.payload
+        for cell in analysis.sample.cells.values()
+        if cell.points and not analysis.void(cell.candidate, cell.operation, cell.payload)
+    }
     return next((name for name in analysis.sample.about["payloads"] if name in with_memory), None)
 
 

@@ -1,4 +1,8 @@
-"""Numbers of a sample by name, for views: what a cell counts as, and how two of them differ."""
+"""Numbers of a sample by name, for views: what a cell counts as, and how two of them differ.
+
+What is void is not there: it has no cell, no point, and is compared with nothing. So a view
+that asks here cannot lead with numbers that broke a rule.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,11 @@ from nearcache.lab.stats import Effect, Verdict
 
 
 def cell_of(analysis: Analysis, candidate: str, operation: str, payload: str) -> Cell | None:
-    """The cell, if this run has it and something happened in it."""
+    """The cell, if this run has it, something happened in it, and it is not void."""
     cell = analysis.sample.cells.get((candidate, operation, payload))
-    return cell if cell is not None and cell.has_anything else None
+    if cell is None or not cell.has_anything or analysis.void(candidate, operation, payload):
+        return None
+    return cell
 
 
 def point_of(analysis: Analysis, candidate: str, operation: str, payload: str) -> float | None:

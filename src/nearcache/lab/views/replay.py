@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nearcache.lab.analysis import Analysis
-from nearcache.lab.views import Table, Views
+from nearcache.lab.views import Grey, Table, Views
 
 LATE = 0.01  # of calls: more, and latencies are those of the generator
 
@@ -25,6 +25,8 @@ def _timing(analysis: Analysis) -> Table | None:
         found = {name: series.median for name, series in cell.measures.items()}
         late = found["late_share"]
         verdict = "the generator was late" if late > LATE else ""
+        # Why it is void may be just this, so the row stays.
+        own = Grey(verdict or "void") if analysis.void(entry.name, "call", "recording") else verdict
         rows.append(
             [
                 entry.name,
@@ -32,7 +34,7 @@ def _timing(analysis: Analysis) -> Table | None:
                 f"{late:.1%}",
                 f"{found['dropped_share']:.1%}",
                 f"{found.get('service_time', 0) / 1000:,.1f}",
-                verdict,
+                own,
             ]
         )
     if not rows:
