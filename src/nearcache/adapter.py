@@ -215,7 +215,7 @@ class EngineCache(Configured):
         encode = self.codec.encode
         items = [(self._raw_key(key, version), encode(value)) for key, value in data.items()]
         refused = yield ask("set_many", items, self._expires_at_ms(timeout))
-        self.counters.refused += len(refused)
+        self.counters.refuse(type(self).__name__, len(refused))
         names = list(data)
         return [names[at] for at in refused]
 
@@ -230,5 +230,5 @@ class EngineCache(Configured):
         raw_key, raw = self._raw_key(key, version), self.codec.encode(value)
         yield from self._room_for(raw_key)
         stored: bool = yield ask("set", raw_key, raw, self._expires_at_ms(timeout))
-        self.counters.refused += not stored
+        self.counters.refuse(type(self).__name__, not stored)
         return stored

@@ -27,7 +27,10 @@ Counts are per process, and approximate when threads race: an increment is not a
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass
+
+logger = logging.getLogger("nearcache")
 
 
 @dataclass
@@ -49,6 +52,16 @@ class Counters:
     stale_on_error: int = 0
     refresh_errors: int = 0
     refresh_skipped: int = 0
+
+    def refuse(self, cache: str, count: int = 1) -> None:
+        """So many writes were not done; the first of a process is logged."""
+        if count and not self.refused:
+            logger.warning(
+                "%s: a value was not stored (larger than max_item, or its shard stayed locked); "
+                "more of them are only counted, as refused in stats()",
+                cache,
+            )
+        self.refused += count
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)

@@ -326,7 +326,7 @@ class StampedeProof(Extras):
         raw, expires_at_ms = self._wrapped(call, value, delta_ms)
         yield from self._room_for(call.raw_key)
         stored = yield from self._asked(ask("set", call.raw_key, raw, expires_at_ms), True)
-        self.counters.refused += not stored
+        self.counters.refuse(type(self).__name__, not stored)
         return self._inside(raw, value)
 
     def _replaceable(self, call: Call) -> Flow[Found]:
@@ -423,7 +423,7 @@ class StampedeProof(Extras):
             )
             return done
         except EngineBusy:
-            self.counters.refused += 1
+            self.counters.refuse(type(self).__name__)
             return False
 
     # -- shared by the above -----------------------------------------------------------------

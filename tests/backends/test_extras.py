@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -286,6 +287,22 @@ def test_a_value_too_large_is_refused_counted_and_leaves_nothing_old(cache: Any)
     assert cache.set_many({"a": 1, "k": "x" * (8 << 20)}) == ["k"]
     assert cache.get("a") == 1
     assert cache.stats()["refused"] >= 2
+
+
+@local_only
+@pytest.mark.parametrize("codec", [{}, {"compressor": "zlib", "compress_min": "1KB"}])
+def test_the_first_value_that_is_refused_is_logged_and_no_other(
+    make_cache: Make, codec: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = make_cache(max_item="1MB", **codec)
+    large = os.urandom(2 << 20)
+    for _ in range(2):
+        cache.set("k", large)
+        cache.set_many({"a": 1, "k": large})
+    said = [record for record in caplog.records if "was not stored" in record.message]
+    assert len(said) == 1
+    assert "max_item" in said[0].message
+    assert cache.stats()["refused"] >= 4
 
 
 @pytest.mark.parametrize("serializer", ["auto", "pickle", "json"])

@@ -7,7 +7,8 @@
 //! - `self.native_codec`: True to write values and to unpickle here (`value.rs`), False to let
 //!   `self.codec`;
 //! - `self.codec`: also reads the values whose header is none of ours;
-//! - `self.counters`: `undecodable` and `refused` are counted there, a stale value is not;
+//! - `self.counters`: `undecodable` is counted there and `refuse(name)` called, a stale value is
+//!   neither;
 //! - `self.bounded`: True to call `self._make_room(raw_key)` before each write;
 //! - `self._incr_object(key, delta, version)`: incr of what is no 64-bit counter.
 //!
@@ -26,7 +27,7 @@ use crate::arguments::CacheArguments;
 use crate::exact::{Decoded, Keep};
 use crate::keys::KeyBuffer;
 use crate::near::{self, Kept};
-use crate::python_codec::{self, count, flag, undecodable};
+use crate::python_codec::{self, flag, refused, undecodable};
 use crate::shared::{Deadline, Now, Shared, atomically};
 use crate::store::Store;
 use crate::timeout::Timeout;
@@ -293,7 +294,7 @@ impl FusedCache {
             },
         )?;
         if !stored {
-            count(slf.as_any(), "refused")?;
+            refused(slf.as_any())?;
         }
         Ok(stored)
     }

@@ -54,6 +54,15 @@ pub fn count(cache: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
     Ok(before)
 }
 
+/// A write that was not done: the Python side counts it, and logs the first of a process.
+#[cold]
+pub fn refused(cache: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = cache.py();
+    let counters = cache.getattr(intern!(py, "counters"))?;
+    counters.call_method1(intern!(py, "refuse"), (cache.get_type().name()?,))?;
+    Ok(())
+}
+
 /// Counts a miss that was a value once; the first of a process is logged.
 #[cold]
 pub fn undecodable(cache: &Bound<'_, PyAny>) -> PyResult<()> {
