@@ -36,9 +36,12 @@ def page(found: Ledger, cache_name: str, rows: int) -> Page:
         parts.append(_statuses(found))
     if found.hurt and found.total.served is not None:
         parts.append(_hurt(found))
-    for title, accounts in (("By location", found.locations), ("By URL group", found.groups)):
+    for title, accounts, of in (
+        ("By location", found.locations, len(found.locations)),
+        ("By URL group", found.groups, found.groups_total),
+    ):
         if accounts and rows:
-            parts.append(_accounts(title, accounts[:rows], found, len(accounts)))
+            parts.append(_accounts(title, accounts[:rows], found, of))
     parts += _hours(found)
     return Page(
         title="report",
@@ -210,11 +213,12 @@ def _hours(found: Ledger) -> Iterator[Sparks]:
     if found.total.served:
         ratios = [None if not hour.requests else _hit_ratio(hour) for hour in hours]
         top = max(value for value in ratios if value is not None)
-        yield Sparks(f"Hit ratio by hour (up to {percent(top)})", ratios, left, right)
+        title = f"Hit ratio by hour (up to {percent(top)})"
+        yield Sparks(title, ratios, left, right, shown=percent)
     if found.total.saved:
         saved = [hour.saved_s or 0.0 for hour in hours]
         title = f"Upstream time saved by hour (up to {duration(max(saved))})"
-        yield Sparks(title, saved, left, right)
+        yield Sparks(title, saved, left, right, shown=duration)
 
 
 def _hit_ratio(hour: Hour) -> float:

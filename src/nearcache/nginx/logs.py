@@ -24,6 +24,7 @@ from nearcache.nginx.unpack import Raw, chunks_of
 STDIN = "-"
 USUAL_PLACE = "/var/log/nginx"
 MOST_NAMED = 3
+PEEKED_LINES = 20
 
 _PACKED = re.compile(r"\.(gz|zst|zstd|bz2|xz)$")
 _NUMBER = re.compile(r"\.(\d{1,5})$")
@@ -68,12 +69,17 @@ class Logs:
         return self._done_bytes + (self._raw.read_bytes if self._raw else 0)
 
     def peek(self) -> bytes:
-        """The beginning, which :meth:`chunks` gives again; empty if there is nothing."""
-        while not (self._ahead and self._ahead[-1]):
+        """The first lines, which :meth:`chunks` gives again; empty if there is nothing.
+
+        Waits for a few lines only: a pipe may be slow.
+        """
+        while sum(chunk.count(b"\n") for chunk in self._ahead) < PEEKED_LINES:
             chunk = next(self._stream, None)
             if chunk is None:
                 break
             self._ahead.append(chunk)
+            if not chunk and any(self._ahead):
+                break
         return b"".join(self._ahead)
 
     def chunks(self) -> Iterator[bytes]:

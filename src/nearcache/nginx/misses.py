@@ -105,7 +105,8 @@ class Url:
 @dataclass(frozen=True)
 class Misses:
     requests: int
-    missed: int
+    missed: int | None
+    """Not served from the cache; None if the log does not say what was."""
     upstream_s: float | None
     reasons: list[Reason]
     changes: list[Change]
@@ -133,7 +134,7 @@ def misses(result: NginxResult, site: Site) -> Misses:
     missed = sum(each["requests"] for each in why.values())
     return Misses(
         requests=result["total"]["requests"],
-        missed=missed,
+        missed=missed if result["says"]["cache_status"] else None,
         upstream_s=sum(each["upstream_us"] for each in why.values()) / 1e6 if has_times else None,
         reasons=reasons,
         changes=Proposals(result, site, has_times).best(),
@@ -313,6 +314,9 @@ class Proposals:
 
 def page(found: Misses, rows: int) -> Page:
     """What is said about misses, with so many URLs."""
+    if found.missed is None:
+        silent = "This log does not say what came from the cache, so not what missed it either."
+        return Page("misses", [silent], [*_top_table(found, rows)])
     return Page(
         title="misses",
         sentences=[_first(found)],
@@ -321,31 +325,32 @@ def page(found: Misses, rows: int) -> Page:
 
 
 def _first(found: Misses) -> str:
+    requests = plural(found.requests, "request")
     if not found.missed:
-        return f"Nothing was missed: all {plural(found.requests, 'request')} came from the cache."
+        return f"Nothing was missed: all {requests} came from the cache."
     missed = percent(ratio(found.missed, found.requests))
     spent = f", which took {duration(found.upstream_s)} upstream" if found.upstream_s else ""
-    return (
-        f"{count(found.missed)} of {plural(found.requests, 'request')} ({missed}) did not come "
-        f"from the cache{spent}."
-    )
+    return f"{count(found.missed)} of {requests} ({missed}) did not come from the cache{spent}."
 
 
 def _why_table(found: Misses) -> Iterator[Table]:
-    if found.reasons:
-        yield Table(
-            title="Why",
-            head=["", "upstream", "requests", "share"],
-            rows=[
-                [
-                    each.says,
-                    duration(each.upstream_s),
-                    count(each.requests),
-                    percent(ratio(each.requests, found.missed)),
-                ]
-                for each in found.reasons
-            ],
-        )
+    if not found.reasons:
+        return
+    by_time = bool(found.upstream_s)
+    whole = found.upstream_s if by_time else found.missed
+    yield Table(
+        title="Why",
+        head=["", "upstream", "share", "requests"],
+        rows=[
+            [
+                each.says,
+                duration(each.upstream_s),
+                percent(ratio((each.upstream_s or 0) if by_time else each.requests, whole or 0)),
+                count(each.requests),
+            ]
+            for each in found.reasons
+        ],
+    )
 
 
 def _changes(found: Misses) -> Iterator[Points]:
@@ -360,20 +365,26 @@ def _change_text(change: Change) -> str:
     gain = plural(change.gain_requests, "request")
     if change.gain_s is not None:
         gain = f"{duration(change.gain_s)} of upstream time, {gain}"
-    certain = "likely" if change.likely else "up to"
+    certain = "Likely" if change.likely else "Up to"
     where = f", most of it at {printable(change.where)}" if change.where else ""
     but = f" But: {change.but}." if change.but else ""
-    return f"{certain.capitalize()} {gain}: {change.do}{where}.{but}"
+    return f"{certain} {gain}: {change.do}{where}.{but}"
 
 
 def _top_table(found: Misses, rows: int) -> Iterator[Table]:
-    if found.top and rows:
-        yield Table(
-            title=f"Missed URLs, heaviest first ({min(rows, len(found.top))} shown)",
-            head=["url", "upstream", "missed", "mostly"],
-            rows=[
-                [printable(each.url), duration(each.upstream_s), count(each.requests), each.mostly]
-                for each in found.top[:rows]
-            ],
-            text_columns=(0, 3),
-        )
+    if not found.top or not rows:
+        return
+    knows = found.missed is not None
+    shown = found.top[:rows]
+    if not knows:
+        title, head = "URLs asked for most", ["url", "requests"]
+        cells = [[printable(each.url), count(each.requests)] for each in shown]
+    else:
+        title, head = "Missed URLs, heaviest first", ["url", "upstream", "missed", "mostly"]
+        cells = [
+            [printable(each.url), duration(each.upstream_s), count(each.requests), each.mostly]
+            for each in shown
+        ]
+    rest = len(found.top) - len(shown)
+    note = f"and {rest} more; --top shows more" if rest else ""
+    yield Table(title, head, cells, note, text_columns=(0, 3))

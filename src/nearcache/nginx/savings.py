@@ -9,8 +9,9 @@ How certain: a bootstrap over the fetches, computed and not simulated in its inn
 median of n draws with replacement is the u-quantile of what was observed, where u has the
 distribution Beta((n + 1) / 2, (n + 1) / 2) (Efron 1979; Davison and Hinkley, Bootstrap
 Methods, 1997, 2.5). Groups are drawn independently and summed; the interval is 95 %. The
-seed is fixed: the same log gives the same digits. It covers chance only: not that a fetch
-may be slower when all are fetched.
+seed is fixed: the same log gives the same digits. Times come in buckets of 1/32, so half a
+bucket is added at each end. It covers chance only: not that a fetch may be slower when
+all are fetched.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ SERVED = ("HIT", "STALE", "UPDATING")
 DRAWS = 400
 MOST_DRAWN = 250  # of groups, those that saved most; the others count as their middle
 TAIL = 0.025
+HALF_A_BUCKET = 1 / 64
 FEW = 5  # fetches: a median of fewer says little
 
 
@@ -104,7 +106,8 @@ class Savings:
                 sums[place] += self._served[group] * price
         sums.sort()
         low, high = sums[int(TAIL * DRAWS)], sums[int((1 - TAIL) * DRAWS) - 1]
-        return Saved(middle, min(low, middle), max(high, middle))
+        low, high = min(low, middle) * (1 - HALF_A_BUCKET), max(high, middle) * (1 + HALF_A_BUCKET)
+        return Saved(middle, low, high)
 
     def of_hour(self, pairs: Sequence[tuple[int, int]]) -> float:
         """Seconds, from (position of a group or -1, requests served)."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MATCHING = ("", "=", "^~", "~", "~*")  # kinds of locations that a path can match
 _ONE_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-_OK = {"200", "any"}
 Fact = TypeVar("Fact")
 
 
@@ -33,7 +32,8 @@ class Site:
     protocol: str | None = None
     """``uwsgi`` where it is ``uwsgi_cache``; None if not known, or several."""
     key_variable: str | None = None
-    ttl_s: float | None = None
+    valid_s: Mapping[str, float] | None = None
+    """``*_cache_valid`` by status; empty: there is none; None: not known."""
     inactive_s: float | None = None
     min_uses: int = 1
     ignore_headers: tuple[str, ...] = ()
@@ -59,6 +59,7 @@ def site_of(configuration: Configuration, host: str | None = None) -> Site:
         raise NginxError(f"no server of the configuration has the server_name {host}")
     cached = [each for each in wanted if each.zone]
     servers = {id(each.server) for each in wanted}
+    valid = _same(_valid_s(each) for each in cached)
     notes = []
     if len(servers) > 1:
         notes.append(
@@ -73,7 +74,7 @@ def site_of(configuration: Configuration, host: str | None = None) -> Site:
         locations=_locations(wanted),
         protocol=_same(each.protocol for each in cached),
         key_variable=_same(_key_variable(each.key) for each in cached),
-        ttl_s=_same(_ttl_s(each) for each in cached),
+        valid_s=None if valid is None else dict(valid),
         inactive_s=_same(_inactive_s(configuration, each) for each in cached),
         min_uses=_same(each.min_uses for each in cached) or 1,
         ignore_headers=tuple(sorted(_same(each.ignore_headers for each in cached) or ())),
@@ -112,10 +113,13 @@ def _key_variable(key: str) -> str | None:
     return (match[1] or match[2]) if match else None
 
 
-def _ttl_s(location: Location) -> float:
-    """Of ``*_cache_valid`` for 200; 0: there is none."""
-    statuses = (each for each in location.valid if not _OK.isdisjoint(each.statuses))
-    return next((each.seconds for each in statuses), 0.0)
+def _valid_s(location: Location) -> tuple[tuple[str, float], ...]:
+    """The first ``*_cache_valid`` of a status counts, as in nginx."""
+    found: dict[str, float] = {}
+    for each in location.valid:
+        for status in each.statuses:
+            found.setdefault(status, each.seconds)
+    return tuple(sorted(found.items()))
 
 
 def _inactive_s(configuration: Configuration, location: Location) -> float | None:

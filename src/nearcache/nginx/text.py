@@ -6,8 +6,8 @@ a terminal must not obey it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
@@ -116,6 +116,7 @@ class Sparks:
     left: str
     right: str
     note: str = ""
+    shown: Callable[[float], str] = field(default=lambda value: f"{value:,.0f}", repr=False)
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ class Points:
 
     title: str
     points: Sequence[str]
+    note: str = ""
 
 
 Part = Table | Sparks | Points
@@ -184,6 +186,8 @@ def _table(table: Table, width: int) -> list[str]:
     least = min(widths[0], LEAST_NAME)
     while len(widths) > 2 and least + sum(widths[1:]) + 2 * (len(widths) - 1) > width:
         widths.pop()
+    if len(widths) > 1 and 1 in table.text_columns:
+        widths[1] = min(widths[1], max(width // 2, width - 2 - widths[0]))
     widths[0] = max(4, min(widths[0], width - sum(widths[1:]) - 2 * (len(widths) - 1)))
     return [_row(row, widths, table.text_columns) for row in (table.head, *table.rows)]
 

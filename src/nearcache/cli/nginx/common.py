@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +24,16 @@ from rich.progress import (
 )
 
 from nearcache.errors import NginxError
-from nearcache.nginx.text import MOST_WIDTH, Page, lines_of, percent, plural, printable, ratio
+from nearcache.nginx.text import (
+    MOST_WIDTH,
+    Page,
+    Table,
+    lines_of,
+    percent,
+    plural,
+    printable,
+    ratio,
+)
 
 if TYPE_CHECKING:
     from nearcache._core import NginxLog, NginxResult
@@ -35,7 +44,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 INCOMPLETE = 1  # the exit code when less was read than given
-BAD_WORTH_SAYING = 0.001
+BAD_SHOWN = 120  # characters of a line that does not fit
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _AGO_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -74,6 +83,8 @@ def log_options(command: Command) -> Command:
     """Which logs, how to read them, and which of their lines."""
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines."),
+        click.option("--html", metavar="FILE", help="Also write it as one HTML file.",
+                     type=click.Path(dir_okay=False, path_type=Path)),
         click.option("--every", type=click.FloatRange(0.5), default=5.0, show_default=True,
                      help="With --follow: show anew after so many seconds."),
         click.option("--follow", is_flag=True,
@@ -114,6 +125,7 @@ class Request:
     follow: bool = False
     every: float = 5.0
     as_json: bool = False
+    html: Path | None = None
     more: dict[str, Any] = field(default_factory=dict)
     """Of NginxLog, for one verb only: ``argument`` and the like."""
 
@@ -143,6 +155,7 @@ class Reading:
             "troubles": self.logs.troubles,
             "notes": [*self.logs.notes, *self.site.notes],
             "lines": result["lines"],
+            "left_out": result["left_out"],
             "bad": result["bad"],
             "bad_examples": [{"line": n, "text": text} for n, text in result["bad_examples"]],
             "backwards": result["backwards"],
@@ -155,30 +168,48 @@ class Reading:
 
     def notes(self, result: NginxResult) -> Iterator[str]:
         """What a reader must know about the reading itself."""
-        from nearcache.nginx.formats import missing
-
         yield f"log format: {self.format.name}, {self.format.chosen}"
         yield from self.site.notes
         yield from self.logs.notes
-        if result["bad"] > BAD_WORTH_SAYING * result["lines"]:
+        if result["left_out"]:
+            yield f"{plural(result['left_out'], 'request')} left out, as asked"
+        if result["bad"]:
             share = percent(ratio(result["bad"], result["lines"]))
             number, text = result["bad_examples"][0]
             yield (
-                f"{plural(result['bad'], 'line')} ({share}) did not fit the format and are not "
-                f"counted; the first is line {number}: {printable(text)[:120]}"
+                f"{plural(result['bad'], 'line')} ({share}) not counted: the format does not fit; "
+                f"line {number}: {printable(text)[:BAD_SHOWN]}"
             )
         if result["backwards"]:
             yield (
-                f"{plural(result['backwards'], 'line')} are more than a minute older than one "
-                "before: are several logs mixed, or in the wrong order? Reasons of misses are rough"
+                f"{plural(result['backwards'], 'line')} more than a minute older than one before: "
+                "several logs mixed, or in the wrong order? Reasons of misses are rough then"
             )
+        if result["gave_up"]:
+            yield f"{plural(result['gave_up'], 'search', 'searches')} for a --group given up"
         if result["keys"]["rate"] < 1:
-            yield f"why it missed is estimated from {result['keys']['rate']:.1%} of all URLs"
-        lacking: dict[str, list[str]] = {}
+            yield f"why it missed is estimated from {percent(result['keys']['rate'])} of all URLs"
+
+    def cannot_tell(self, result: NginxResult) -> list[Table]:
+        """What the log is silent about, as a table; none if nothing."""
+        from nearcache.nginx.formats import missing
+
+        found: dict[str, str] = {}
         for each in missing(result):
-            lacking.setdefault(each.variable, []).append(each.tells)
-        for variable, tells in lacking.items():
-            yield f"add {variable} to the log_format to learn {'; '.join(tells)}"
+            found.setdefault(each.variable, each.tells)
+        if not found:
+            return []
+        rows = [[variable, tells] for variable, tells in found.items()]
+        title = "This log cannot tell; add to its log_format"
+        return [Table(title, ["variable", "to learn"], rows, text_columns=(0, 1))]
+
+    def finished(self, page: Page, result: NginxResult) -> Page:
+        """A page with what belongs below every one."""
+        return replace(
+            page,
+            parts=[*page.parts, *self.cannot_tell(result)],
+            notes=[*page.notes, *self.notes(result)],
+        )
 
 
 def read_logs(request: Request, show: Callable[[Reading], None]) -> None:
@@ -193,7 +224,7 @@ def read_logs(request: Request, show: Callable[[Reading], None]) -> None:
         for chunk in _with_progress(reading.logs):
             reading.log.feed(chunk)
         reading.log.finish()
-        _check_fits(reading)
+        _check(reading, request)
         show(reading)
     for trouble in reading.logs.troubles:
         click.echo(f"nearcache: {trouble}", err=True)
@@ -217,24 +248,23 @@ def _open(request: Request) -> Reading:
     locations = list(site.locations)
     if only and only not in locations:
         locations.append(only)
-    options: dict[str, Any] = {
-        "since_us": request.since,
-        "until_us": request.until,
-        "host": request.host,
-        "only_location": locations.index(only) if only else None,
-    }
     log = NginxLog(
         log_format.text,
         key=request.key.removeprefix("$") if request.key else site.key_variable,
         locations=locations,
         groups=request.groups,
-        ttl_s=site.ttl_s,
+        valid_s=site.valid_s,
         inactive_s=site.inactive_s,
         min_uses=site.min_uses,
         ignore_headers=site.ignore_headers,
         utc_offset_s=_utc_offset_s(),
-        **{name: value for name, value in options.items() if value is not None},
         **request.more,
+    )
+    log.only(
+        since_us=request.since,
+        until_us=request.until,
+        host=request.host,
+        location=locations.index(only) if only else None,
     )
     return Reading(logs, log_format, site, log)
 
@@ -306,18 +336,35 @@ def _with_progress(logs: Logs) -> Iterator[bytes]:
             progress.update(task, completed=logs.read_bytes)
 
 
-def _check_fits(reading: Reading) -> None:
+def _check(reading: Reading, request: Request) -> None:
+    """Refuses to answer where the answer would be an empty one, or another question's."""
     result = reading.result
+    says = result["says"]
+    for asked, field_, variable in (
+        (request.since or request.until, "time", "$msec"),
+        (request.host, "host", "$host"),
+    ):
+        if asked and not says[field_] and result["lines"] > result["bad"]:
+            raise NginxError(f"the log has no {field_} to go by; add {variable} to the log_format")
+    if result["left_out"] and not result["total"]["requests"]:
+        raise NginxError(
+            f"none of {plural(result['left_out'], 'request')} is of the time, host and location "
+            "asked for"
+        )
     if result["lines"] and result["bad"] == result["lines"]:
         number, text = result["bad_examples"][0]
         raise NginxError(
             f"no line fits the log format {reading.format.name}; line {number}: "
-            f"{printable(text)[:160]}"
+            f"{printable(text)[:BAD_SHOWN]}"
         )
 
 
-def print_page(page: Page) -> None:
+def print_page(page: Page, html: Path | None = None) -> None:
     """Shows a page in the width of the terminal; of a pipe, in 80 columns."""
+    if html:
+        from nearcache.nginx.html import write_page
+
+        write_page(page, html)
     width = Console().width if sys.stdout.isatty() else 80
     for line in lines_of(page, min(width, MOST_WIDTH)):
         click.echo(line)

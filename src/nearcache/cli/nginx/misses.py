@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -43,5 +42,4 @@ def _show(reading: Reading, request: Request, top: int) -> None:
         about = {"verb": "misses", "schema": 1, "log": reading.about(result)}
         print_json(about | found.as_json(), one_line=request.follow)
         return
-    shown = page(found, top)
-    print_page(replace(shown, notes=[*shown.notes, *reading.notes(result)]))
+    print_page(reading.finished(page(found, top), result), request.html)

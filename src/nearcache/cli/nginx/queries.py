@@ -67,6 +67,7 @@ def queries(
 
 
 def _show(reading: Reading, request: Request, what: str, points: list[int], more: bool) -> None:
+    from nearcache.nginx.html import write_page
     from nearcache.nginx.queries import page, queries, seed_report
 
     result = reading.result
@@ -78,9 +79,12 @@ def _show(reading: Reading, request: Request, what: str, points: list[int], more
         return
     if not found.requests:
         raise NginxError(f"none of {result['lines']:,} lines has {what}; see --arg and --path-part")
+    says = result["says"]
+    shown = page(found, has_times=says["upstream_time"], has_status=says["cache_status"])
+    shown = replace(shown, notes=[*shown.notes, *reading.notes(result)])
     click.echo(seed_report(found))
     if more:
-        says = result["says"]
-        shown = page(found, has_times=says["upstream_time"], has_status=says["cache_status"])
         click.echo()
-        print_page(replace(shown, notes=[*shown.notes, *reading.notes(result)]))
+        print_page(shown)
+    if request.html:
+        write_page(shown, request.html)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -45,4 +44,4 @@ def _show(reading: Reading, request: Request, top: int) -> None:
         print_json(about | found.as_json(), one_line=request.follow)
         return
     shown = page(found, reading.site.cache_name, top)
-    print_page(replace(shown, notes=[*shown.notes, *reading.notes(result)]))
+    print_page(reading.finished(shown, result), request.html)
