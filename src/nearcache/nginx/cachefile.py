@@ -171,7 +171,10 @@ def _head_ends(first: bytes) -> int:
     """How much must be read for key and head, as far as any layout says: 64 KiB at most."""
     numbers = [
         values[member]
-        for values in (layout.values(first) for layout in _marked(first))
+        for layout in _marked(first)
+        for values in [layout.values(first)]
+        # In the other byte order the version is wrong, and the offsets would be enormous.
+        if layout.version in (None, values["version"])
         for member in ("header_start", "body_start")
     ]
     return max(numbers, default=0)
