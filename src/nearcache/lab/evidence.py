@@ -278,10 +278,8 @@ def steal(sample: Sample) -> Outcome:
         text = f"the hypervisor gave {share:.1%} of the time to other guests"
         return Outcome(text, [Problem(text)] if share > RUN_STEAL_MOST else [])
     kept = [share for share in shares if share <= STEAL_MOST]
-    text = (
-        f"in {len(shares) - len(kept)} of {counted(len(shares), 'round')} the hypervisor gave more "
-        f"than {STEAL_MOST:.0%} of the time to other guests"
-    )
+    some = f"{len(shares) - len(kept)} of {len(shares)} rounds" if kept else "every round"
+    text = f"in {some} the hypervisor gave more than {STEAL_MOST:.0%} of the time to other guests"
     if too_many(shares):
         return Outcome(text, [Problem(f"{text}, up to {max(shares):.1%}")])
     said = f"; they were discarded, and the others have at most {max(kept):.1%}"
