@@ -360,3 +360,22 @@ def test_without_any_sample_it_says_how_to_get_one(
     result = lab("recommend")
     assert result.returncode == 2
     assert "recommend --quick" in result.stderr
+
+
+def test_in_a_tie_the_one_with_the_c_parser_is_taken() -> None:
+    slow = FAR.replace("hiredis", "python")
+    advice = advise(of(backends_sample({slow: 59.9, FAR: 60.0})), Needs(reach="network"))
+    assert advice.chosen == [FAR]
+    assert f"cannot be told from the first ({slow})" in advice.reasons[0]
+    # It is taken for a reason that is true.
+    assert "fails better" not in advice.reasons[0]
+    # Told apart, the faster one stays first.
+    apart = advise(of(backends_sample({slow: 30.0, FAR: 60.0})), Needs(reach="network"))
+    assert apart.chosen == [slow]
+
+
+def test_where_nothing_is_recommended_nobody_is_said_to_be_first() -> None:
+    advice = advise(of(backends_sample(COSTS)), Needs(reach="network", json=True))
+    assert not advice.block
+    assert not any("is first" in reason for reason in advice.reasons)
+    assert not advice.chosen

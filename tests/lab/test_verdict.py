@@ -138,3 +138,11 @@ def test_numbers_have_three_digits_at_every_size() -> None:
         "0", "0.012", "0.123", "1.23", "12.3", "123", "1234", "12,345",
     ]  # fmt: skip
     assert us(1500) == "1.50"
+
+
+def test_the_count_and_the_ties_include_who_may_not_be_recommended() -> None:
+    sample = made_up({"locmem": 2, "pymemcache-tcp": 6, "python-memcached-unix": 6.05})
+    sample.candidates["python-memcached-unix"].recommendable = False
+    first = recommend(Analysis(sample)).sentences[0]
+    assert "Of the 1 that may be recommended, of 2 measured that all processes" in first
+    assert "cannot tell this from it: python-memcached-unix." in first

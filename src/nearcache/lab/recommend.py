@@ -13,7 +13,7 @@ block: a sample keeps the ordinary ones beside them (``Entry.recommended``).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,8 +80,9 @@ def advise(evidence: Evidence, needs: Needs) -> Advice:
         advice.reasons.append("Nothing that was measured may be recommended for this.")
         return advice
     if codec is None and (_wants_codec(needs, backend) or _is_barred(evidence, backend, advice)):
-        advice.reasons.append("No way of writing values that was measured fits these needs.")
-        advice.changes += _would_fit(evidence.codecs, needs, advice)
+        # Who would be first is no reason for nothing.
+        advice.reasons = ["No way of writing values that was measured fits these needs."]
+        advice.changes = _would_fit(evidence.codecs, needs, advice)
         advice.chosen.clear()
         return advice
     _write_block(advice, backend, codec, needs)
@@ -105,12 +106,20 @@ def _choose_backend(evidence: Evidence, needs: Needs, advice: Advice) -> Entry |
     if not field:
         return None
     tied = [field[0], *analysis.tied_with(field[0], field)]
-    # The first is the fastest; who cannot be told from it may fail better.
-    winner = min(tied, key=lambda rank: badness(evidence.drill, rank.entry))
+    # The first is the fastest; who cannot be told from it may fail better, or have all it can.
+    names = {rank.entry.name for rank in tied}
+    winner = min(
+        tied, key=lambda r: (badness(evidence.drill, r.entry), _is_handicapped(r.entry, names))
+    )
     advice.chosen.append(winner.entry.name)
-    advice.reasons.append(_speed_of_backend(analysis, winner, field, needs))
+    advice.reasons.append(_speed_of_backend(analysis, winner, field, needs, evidence.drill))
     advice.changes += _other_reaches(analysis, winner, needs)
     return winner.entry
+
+
+def _is_handicapped(entry: Entry, tied: Collection[str]) -> bool:
+    """Is it one of these without its C parser? It is there to show what that parser brings."""
+    return "-python-" in entry.name and entry.name.replace("-python-", "-hiredis-") in tied
 
 
 def _backend_refusal(analysis: Analysis, entry: Entry, needs: Needs) -> str:
@@ -125,18 +134,27 @@ def _backend_refusal(analysis: Analysis, entry: Entry, needs: Needs) -> str:
     return unranked.get(entry.name, "")
 
 
-def _speed_of_backend(analysis: Analysis, winner: Rank, field: Sequence[Rank], needs: Needs) -> str:
+def _speed_of_backend(
+    analysis: Analysis,
+    winner: Rank,
+    field: Sequence[Rank],
+    needs: Needs,
+    drill: Sample | None,
+) -> str:
     who = "all processes of a host" if needs.reach == "host" else "several hosts"
     first = field[0]
     place = "is first" if winner is first else f"cannot be told from the first ({first.entry.name})"
     text = (
-        f"{winner.entry.name} {place} of the {len(field)} that {who} can share: "
+        f"{winner.entry.name} {place} of the {len(field)} that {who} can share and that "
+        "may be recommended: "
         f"{quantity(winner.cost_ns, 'ns')} for an average operation ({describe_mix(analysis)})"
     )
     if winner.effect:
         text += f", {beside(winner.effect, winner.verdict, analysis.baseline)}"
     if winner is not first:
-        return f"{text}, and it fails better."
+        is_better = badness(drill, winner.entry) < badness(drill, first.entry)
+        why = "it fails better" if is_better else "it reads answers with a parser in C"
+        return f"{text}, and {why}."
     if tied := analysis.tied_with(winner, list(field)):
         text += f". This run cannot tell it from {', '.join(rank.entry.name for rank in tied)}"
     elif len(field) > 1:

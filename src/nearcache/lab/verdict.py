@@ -59,10 +59,12 @@ def recommend(analysis: Analysis) -> Recommendation:
     if not shared:
         return Recommendation([_nothing(analysis), *_private(usable)], "", warnings)
     winner = shared[0]
-    sentences = [_why(analysis, winner, shared, "all processes of this host share")]
+    every = [rank for rank in analysis.ranking if rank.entry.reach != "process"]
+    sentences = [_why(analysis, winner, shared, every, "all processes of this host share")]
     sentences += _kept_copies(analysis, winner)
     if remote and remote[0] is not winner:
-        sentences.append(_why(analysis, remote[0], remote, "several hosts can share"))
+        every = [rank for rank in every if rank.entry.reach == "network"]
+        sentences.append(_why(analysis, remote[0], remote, every, "several hosts can share"))
     sentences += _private(usable)
     sentences += _put_aside(winner, known, against)
     sentences.append(f"An average operation here is {describe_mix(analysis)}.")
@@ -117,11 +119,15 @@ def describe_mix(analysis: Analysis) -> str:
     return f"{shares}; geometric mean over {count} payload{'s' if count > 1 else ''}"
 
 
-def _why(analysis: Analysis, winner: Rank, field: list[Rank], job: str) -> str:
-    tied = analysis.tied_with(winner, field)
+def _why(analysis: Analysis, winner: Rank, field: list[Rank], every: list[Rank], job: str) -> str:
+    """``every``: also those of the table that do the job and may not be recommended."""
+    tied = analysis.tied_with(winner, every[every.index(winner) :])  # who is before it is faster
     verb = "is the only one" if len(field) == 1 else "is fastest"
+    count = f"Of the {len(field)} measured"
+    if len(every) > len(field):
+        count = f"Of the {len(field)} that may be recommended, of {len(every)} measured"
     text = (
-        f"Of the {len(field)} measured that {job}, {winner.entry.name} {verb}: "
+        f"{count} that {job}, {winner.entry.name} {verb}: "
         f"{us(winner.cost_ns)} µs for an average operation"
     )
     if winner.effect:
