@@ -282,8 +282,10 @@ def steal(sample: Sample) -> Outcome:
     text = f"in {some} the hypervisor gave more than {STEAL_MOST:.0%} of the time to other guests"
     if too_many(shares):
         return Outcome(text, [Problem(f"{text}, up to {max(shares):.1%}")])
-    said = f"; they were discarded, and the others have at most {max(kept):.1%}"
-    return Outcome(text + said)
+    others = f"at most {max(kept):.1%} of a round"
+    if len(kept) == len(shares):
+        return Outcome(f"the hypervisor gave other guests {others}")
+    return Outcome(f"{text}; they were discarded, and of the rest it gave {others}")
 
 
 def swap(sample: Sample) -> Outcome | None:
