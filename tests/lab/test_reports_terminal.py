@@ -219,3 +219,20 @@ def test_a_view_that_fails_says_so_and_takes_nothing_else_with_it(
     assert "What only made-up-sizes shows cannot be drawn: ModuleNotFoundError" in text
     assert "hash-5000" in text
     assert views_of(Analysis(endings())) == Views(), "it is no experiment of the registry"
+
+
+def test_names_are_whole_and_stand_on_the_first_line_of_their_row() -> None:
+    name = "django-redis-hiredis-unix"
+    rows = [["a", "words that go on and on " * 5, f"{name}, {name}", "1.00"]]
+    head = ["", "why", "who", "µs"]
+    text = drawn(Table(title="T", head=head, rows=rows, text_columns=(0, 1, 2)), 80)
+    assert text.count(name) == 2
+    line = next(line for line in text.splitlines() if line.startswith("a "))
+    assert "words" in line and "1.00" in line
+
+
+def test_the_last_column_of_a_wide_table_does_not_stand_alone() -> None:
+    heads = [f"column-{number}" for number in range(7)]
+    text = drawn(Table(title="T", head=["", *heads], rows=[["name", *["1.00"] * 7]]), 64)
+    last = text.split("(continued)")[-1]
+    assert "column-5" in last and "column-6" in last

@@ -113,7 +113,8 @@ def overview(analysis: Analysis, wanted: Sequence[Sheet]) -> Table:
     ]
     letters = dict.fromkeys(sheet.payload for sheet in wanted if sheet.payload != NO_PAYLOAD)
     titles = analysis.sample.about["payloads"]
-    legend = ", ".join(f"{name} {titles[name]}" for name in letters if titles.get(name) != name)
+    # Titles have commas of their own.
+    legend = "; ".join(f"{name} {titles[name]}" for name in letters if titles.get(name) != name)
     title = "Median of the rounds; less is better" + ", except of /s" * _has_rates(wanted)
     return Table(title=title, head=head, rows=rows, note=legend)
 

@@ -36,11 +36,23 @@ def draw_table(table: Table, width: int, colours: bool = True) -> RenderableType
 
 def columns_that_fit(table: Table, width: int) -> int:
     """How many of the table's columns stand beside each other."""
-    return len(next(_blocks(table, width)))
+    return len(next(_greedy(table, width)))
 
 
 def _blocks(table: Table, width: int) -> Iterator[list[int]]:
-    """Columns that fit beside each other; every block begins with the first."""
+    """Columns that fit beside each other; every block begins with the first.
+
+    The last one does not stand alone: it takes a column of the block before along.
+    """
+    found = list(_greedy(table, width))
+    if len(found) > 1 and len(found[-1]) == 2 and len(found[-2]) > 3:
+        pair = [0, found[-2][-1], found[-1][-1]]
+        if sum(_least_width(table, column) + 1 for column in pair) <= width:
+            found[-2:] = [found[-2][:-1], pair]
+    yield from found
+
+
+def _greedy(table: Table, width: int) -> Iterator[list[int]]:
     taken, columns = _least_width(table, 0), [0]
     for column in range(1, len(table.head)):
         needed = _least_width(table, column) + 1
@@ -58,8 +70,15 @@ def _least_width(table: Table, column: int) -> int:
     if column == 0:
         return min(MOST_NAME, max(longest, _head_width(table, 0)))
     if column in table.text_columns:
-        return min(max(longest, _head_width(table, column)), MOST_UNWRAPPED)
+        return max(min(longest, MOST_UNWRAPPED), _word_width(table, column))
     return max(longest, _head_width(table, column))
+
+
+def _word_width(table: Table, column: int) -> int:
+    """Names are not broken inside a word, unless they are very long."""
+    words = (word for row in table.rows for word in row[column].split())
+    longest = max((len(word) for word in words), default=1)
+    return min(MOST_NAME, max(longest, _head_width(table, column)))
 
 
 def _head_width(table: Table, column: int) -> int:
@@ -83,7 +102,7 @@ def _block(
             justify="left" if is_text else "right",
             no_wrap=not is_text or is_name,
             overflow="ellipsis" if is_name else "fold",
-            vertical="bottom" if is_name else "top",
+            vertical="top",
             min_width=least,
             max_width=MOST_NAME if column == 0 else MOST_TEXT if is_text else None,
         )
