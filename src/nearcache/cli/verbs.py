@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -46,6 +47,17 @@ class Verbs(click.Group):
         # Not click's own: it would import every verb.
         with formatter.section("Commands"):
             formatter.write_dl(list(self.verbs.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], self.verbs, n=1)
+            if near and "Did you mean" not in error.message:
+                error.message = f"{error.message.rstrip('.')}; did you mean {near[0]!r}?"
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import click
 
+from nearcache.cli.verbs import Verbs
 from nearcache.errors import LabError
 
 VERBS = {
@@ -20,36 +18,6 @@ VERBS = {
 }
 
 
-class Verbs(click.Group):
-    """Finds a verb when it is needed, and says what is wrong with a command in one line."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        # list_: the only verb that is a word of Python's own.
-        name = "list_" if cmd_name == "list" else cmd_name
-        command = getattr(import_module(f"nearcache.cli.lab.{name}"), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2
-                raise
-            where = error.ctx.command_path if error.ctx else ctx.command_path
-            text = error.format_message().rstrip(".")
-            raise LabError(f"{text}; see `{where} --help`") from error
-
-
-@click.group(cls=Verbs)
+@click.group(cls=Verbs, package=__name__, verbs=VERBS, error=LabError)
 def lab() -> None:
     """Find out which cache is fastest: measure, compare, read the report."""
