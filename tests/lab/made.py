@@ -7,6 +7,7 @@ import random
 from array import array
 from collections.abc import Callable, Mapping
 
+from nearcache.lab.analysis import Analysis
 from nearcache.lab.candidates import LOCMEM
 from nearcache.lab.laboratory import Wish, new_sample, prepare
 from nearcache.lab.messages import Phase
@@ -14,6 +15,14 @@ from nearcache.lab.model import NO_PAYLOAD, Candidate, Claim, Experiment, Operat
 from nearcache.lab.sample import Sample
 
 PLAN = Plan(repetitions=5, rounds=4, phase_ms=1, time_limit_s=10)
+
+
+class Quiet(Analysis):
+    """A real run, judged as if the machine had been good: it may be busy while tests run."""
+
+    def void(self, candidate: str, operation: str = "", payload: str = "") -> str:
+        return ""
+
 
 # What one phase is, for a candidate in a repetition and a round.
 PhaseOf = Callable[[str, int, int], Phase]

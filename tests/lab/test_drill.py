@@ -25,6 +25,7 @@ from nearcache.lab.views import Grid, Table
 from nearcache.lab.views.drill import SEVERITY, class_of, outcomes_of, views, worst
 
 from .conftest import Silent, need
+from .made import Quiet
 
 TINY = Plan(repetitions=1, rounds=1, phase_ms=500, time_limit_s=40)
 VALUE = {"drill": 1}
@@ -152,7 +153,7 @@ def test_a_backend_that_hangs_does_not_hang_the_lab(sample: Sample) -> None:
 
 
 def test_the_views_of_the_run_name_the_liars(sample: Sample) -> None:
-    shown = views(Analysis(sample))
+    shown = views(Quiet(sample))
     text = " ".join(shown.sentences)
     assert "django-redis-ignore lies" in text
     assert "redis lies" not in text.replace("django-redis-ignore lies", "")

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from nearcache.lab import servers as lab_servers
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.candidates import choose, fill
 from nearcache.lab.driver import measure
 from nearcache.lab.endpoint.songs import SONGS, Songs
@@ -47,6 +46,7 @@ from nearcache.lab.views import Table
 from nearcache.lab.views.http import views
 
 from .conftest import Silent, need
+from .made import Quiet
 
 TINY = Plan(repetitions=1, rounds=1, phase_ms=80, time_limit_s=40)
 OPERATIONS = [operation.name for operation in HTTP.operations]
@@ -141,7 +141,7 @@ def test_a_lock_lets_one_compute_and_without_it_all_do(sample: Sample) -> None:
 
 
 def test_the_report_says_what_was_seen(sample: Sample) -> None:
-    found = views(Analysis(sample))
+    found = views(Quiet(sample))
     said = " ".join(found.sentences)
     assert "What 16 ask for at once is computed once with nginx-cache-lock" in said
     assert "16 times with uncached" in said

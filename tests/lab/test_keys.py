@@ -20,6 +20,7 @@ from nearcache.lab.views import Chart, Table
 from nearcache.lab.views.keys import odds, views
 
 from .conftest import Silent
+from .made import Quiet
 
 TINY = Plan(repetitions=1, rounds=2, phase_ms=0.1, time_limit_s=30)
 
@@ -88,7 +89,7 @@ def test_a_module_that_is_not_there_is_missing_and_not_an_error(sample: Sample) 
 
 
 def test_the_views_of_a_real_run_hold_what_was_measured(sample: Sample) -> None:
-    shown = views(Analysis(sample))
+    shown = views(Quiet(sample))
     titles = [part.title for part in shown.parts]
     assert any(title.startswith("ns per key, URL paths") for title in titles)
     assert "A get by shm takes" in " ".join(shown.sentences)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.candidates import choose
 from nearcache.lab.driver import measure
 from nearcache.lab.experiments.locks import LOCKS
@@ -33,6 +32,7 @@ from nearcache.lab.views.locks import views
 from . import faulty_locks
 from .conftest import Silent as NoProgress
 from .conftest import need
+from .made import Quiet
 
 TINY = Plan(repetitions=1, rounds=1, phase_ms=120, time_limit_s=60)
 PAYLOADS = ("4x1", "1x8")
@@ -103,7 +103,7 @@ def test_what_an_emptied_cache_does_to_a_lock_is_tried(sample: Sample) -> None:
 
 
 def test_views_say_what_was_tried_and_found(sample: Sample) -> None:
-    shown = views(Analysis(sample))
+    shown = views(Quiet(sample))
     said = " ".join(shown.sentences)
     assert "nobody got the lock of seed-decorator any more" in said
     assert "seed-decorator: two functions with equal arguments wait for each other" in said

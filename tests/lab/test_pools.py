@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.candidates import choose
 from nearcache.lab.driver import measure
 from nearcache.lab.experiments.pools import POOLS
@@ -23,6 +22,7 @@ from nearcache.lab.views import Table
 from nearcache.lab.views.pools import views
 
 from .conftest import Silent, need
+from .made import Quiet
 
 TINY = Plan(repetitions=1, rounds=2, phase_ms=400, time_limit_s=30)
 MEASURED = (
@@ -117,7 +117,7 @@ def test_a_pool_that_refuses_is_seen_to_refuse(sample: Sample) -> None:
 
 
 def test_views_show_who_was_served_and_say_which_queue_was_left(sample: Sample) -> None:
-    shown = views(Analysis(sample))
+    shown = views(Quiet(sample))
     assert any("patch_all() of gevent" in sentence for sentence in shown.sentences)
     tables = [part for part in shown.parts if isinstance(part, Table)]
     for table in tables:

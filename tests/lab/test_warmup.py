@@ -31,6 +31,7 @@ from nearcache.lab.views import Table
 from nearcache.lab.views.warmup import views
 
 from .conftest import Silent, need
+from .made import Quiet
 
 TINY = Plan(repetitions=1, rounds=1, phase_ms=900, time_limit_s=40)
 
@@ -104,7 +105,7 @@ def test_an_answer_for_another_key_voids_the_candidate(sample: Sample) -> None:
 
 
 def test_the_views_of_the_run_answer_the_comments(sample: Sample) -> None:
-    shown = views(Analysis(sample))
+    shown = views(Quiet(sample))
     text = " ".join(shown.sentences)
     assert "because every process has to; shared caches" in text
     assert "with get_or_set." in text
