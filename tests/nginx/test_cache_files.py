@@ -151,7 +151,8 @@ def test_a_walk_counts_what_is_no_entry_and_follows_no_link(proxy: Proxy, tmp_pa
     os.mkfifo(nginx.cache / ("1" * 32))
     (nginx.cache / ("2" * 32)).write_bytes(b"short")
     (nginx.cache / ("3" * 32 + ".0000000001")).write_bytes(b"half written")
-    (nginx.cache / "b").symlink_to(tmp_path)
+    free = next(name for name in "0123456789abcdef" if not (nginx.cache / name).exists())
+    (nginx.cache / free).symlink_to(tmp_path)
     census = Census()
     with CacheDir(nginx.cache) as directory:
         found = list(directory.walk(census))

@@ -1,11 +1,50 @@
 """The nginx doctor: what an HTTP cache saves or costs, why it misses, and purge without a module.
 
     layout.py      the header that nginx writes before each cached response, by version and ABI
-    cachefile.py   one file of a cache directory, read and never guessed
+    cachefile.py   one file of a cache directory, read and never guessed; heads.py: its head
     keys.py        from a key to its path, and from request headers to a variant
     cachedir.py    the directory: a walk that survives nginx working in it
+    inspection.py  what a directory holds; ram.py: how much of it is in RAM; bodies.py: what
+                   is stored several times, and the rule for keys that would mend it
     purge.py       soft (expire in place) and hard (unlink), with a receipt
+    learn.py       from a URL to its key; targets.py: whatever a user names
+    agent.py       a purge for other hosts; hosts.py: here and there alike
+    site_purge.py  the Django side: after the commit, on all hosts
 
 Nothing here writes into a cache directory but ``purge``, and that only into entries
 whose key and checksum were verified.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nearcache.nginx.site_purge import (
+        PurgeFailed,
+        PurgeResult,
+        apurge_url,
+        apurge_urls,
+        purge_stats,
+        purge_url,
+        purge_urls,
+    )
+
+__all__ = [
+    "PurgeFailed",
+    "PurgeResult",
+    "apurge_url",
+    "apurge_urls",
+    "purge_stats",
+    "purge_url",
+    "purge_urls",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Lazily: the command line reads logs without Django's settings.
+    if name in __all__:
+        from nearcache.nginx import site_purge
+
+        return getattr(site_purge, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -174,7 +174,7 @@ def _head_ends(first: bytes) -> int:
         for layout in _marked(first)
         for values in [layout.values(first)]
         # In the other byte order the version is wrong, and the offsets would be enormous.
-        if layout.version in (None, values["version"])
+        if layout.version == values.get("version")
         for member in ("header_start", "body_start")
     ]
     return max(numbers, default=0)

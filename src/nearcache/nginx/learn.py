@@ -10,7 +10,8 @@ it makes of the URL must be the key of an entry. Asked in this order, until one 
     1. shapes with the scheme and host of the URL
     2. the same with the other scheme: something before nginx may speak TLS
     3. fixed beginnings of keys, unless one of them has the URL's host: then hosts
-       tell pages apart, and another host's page is another page
+       tell pages apart, and another host's page is another page. Of several, only
+       those that look like an upstream: with a port, an address, or no domain
 
 If two entries answer, or no shape explains all keys, nothing is chosen: the user has to say it.
 """
@@ -51,6 +52,7 @@ BEFORE_PATH = {
     "{scheme}": SCHEME,
     "{host}": HOST,
 }
+UPSTREAM = re.compile(r"(?::\d+|//[\d.]+|//[^./]+|\])$")
 # ``$http_host`` has the port that the client named.
 SHAPES = BEFORE_PATH | {
     f"{shape}{{port}}": rf"{pattern}(?::\d+)?"
@@ -170,7 +172,9 @@ def _from_shapes(url: str, learned: Learned, scheme: str | None) -> Iterator[Res
 
 
 def _from_prefixes(url: str, learned: Learned) -> Iterator[Resolved]:
-    fixed = [prefix.replace("{", "{{").replace("}", "}}") + "{uri}" for prefix in learned.prefixes]
+    known = learned.prefixes
+    usable = known if len(known) == 1 else [each for each in known if UPSTREAM.search(each)]
+    fixed = [prefix.replace("{", "{{").replace("}", "}}") + "{uri}" for prefix in usable]
     return _made(url, _with_paths(fixed, learned), None)
 
 

@@ -31,10 +31,13 @@ class Targets:
         *,
         levels: tuple[int, ...] | None = None,
         templates: Sequence[str] = (),
+        learned: Learned | None = None,
     ) -> None:
         self.directory = directory
         self.templates = [check_template(template) for template in templates]
         self._levels = levels
+        if learned is not None:
+            self.learned = learned
 
     @cached_property
     def levels(self) -> tuple[int, ...]:

@@ -1,0 +1,135 @@
+"""``nearcache nginx agent``: purge the caches of this host for sites on others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nearcache.errors import NginxError
+
+if TYPE_CHECKING:
+    from nearcache.nginx.agent import Agent
+    from nearcache.nginx.hosts import LocalCache
+
+DEFAULT = "127.0.0.1:8765"
+
+
+def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is no address; write {DEFAULT} or [::1]:8765")
+    return host.strip("[]"), int(port)
+
+
+@click.command()
+@click.option(
+    "--cache",
+    "caches",
+    required=True,
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The directory of *_cache_path. May be given several times.",
+)
+@click.option(
+    "--secret-file",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The secret that sites know, too; nobody else may read it.",
+)
+@click.option(
+    "--bind",
+    default=DEFAULT,
+    show_default=True,
+    metavar="HOST:PORT",
+    callback=_address,
+    help="Where to listen; port 0 takes a free one.",
+)
+@click.option(
+    "--template",
+    metavar="KEY",
+    help="How keys are made of URLs, as '{scheme}{host}{uri}'. [learned]",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(),
+    help="nginx.conf or the output of `nginx -T`: keys and levels are read there.",
+)
+@click.option("--levels", metavar="1:2", help="As in *_cache_path. [learned]")
+def agent(
+    caches: tuple[Path, ...], secret_file: Path, bind: tuple[str, int], template: str | None,
+    config: str | None, levels: str | None,
+) -> None:  # fmt: skip
+    """Serve signed requests to purge the caches of this host, until a signal.
+
+    It purges and does nothing else: it lists no keys and takes no patterns. Each purge is a line
+    of JSON on stdout. Requests are signed, not encrypted: listen on loopback or in a private
+    network. Run it as the user of nginx's workers.
+    """
+    from nearcache.nginx.agent import Agent
+    from nearcache.nginx.signing import read_secret
+
+    hosts = [_host(path, template, config, levels) for path in caches]
+    secret = read_secret(secret_file)
+    try:
+        server = Agent(bind, hosts, secret, _report)
+    except OSError as error:
+        raise NginxError(f"--bind {bind[0]}:{bind[1]}: {error.strerror or error}") from error
+    _announce(server, caches)
+    _serve(server)
+
+
+def _host(path: Path, template: str | None, config: str | None, levels: str | None) -> LocalCache:
+    from nearcache.nginx.cachedir import CacheDir
+    from nearcache.nginx.hosts import LocalCache
+    from nearcache.nginx.keys import parse_levels
+    from nearcache.nginx.targets import configured, refuse_what_is_no_cache
+    from nearcache.nginx.templates import check_template
+
+    with CacheDir(path, follow=False) as directory:
+        refuse_what_is_no_cache(directory)  # now, and not at the first purge
+    if config:
+        from nearcache.nginx.configuration import read_configuration
+
+        if template or levels:
+            raise NginxError("--config says what --template and --levels say; leave these out")
+        found, templates = configured(read_configuration(config), path)
+        return LocalCache(path, found, tuple(templates))
+    return LocalCache(
+        path,
+        None if levels is None else parse_levels(levels),
+        (check_template(template),) if template else (),
+    )
+
+
+def _announce(server: Agent, caches: tuple[Path, ...]) -> None:
+    host, port = server.server_address[:2]
+    where = f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+    named = ", ".join(map(str, caches))
+    click.echo(f"purging {named} for who knows the secret, at {where}", err=True)
+    if not str(host).startswith("127.") and host != "::1":
+        click.echo("signed, and not encrypted: keep this in a private network", err=True)
+
+
+def _serve(server: Agent) -> None:
+    def stop(*_: object) -> None:
+        # In a thread: shutdown waits for the loop that this signal has interrupted.
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    with server:
+        server.serve_forever(poll_interval=0.2)
+
+
+def _report(facts: dict[str, Any]) -> None:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    click.echo(json.dumps({"at": now} | facts))
