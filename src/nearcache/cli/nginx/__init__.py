@@ -13,7 +13,9 @@ VERBS = {
     "queries": "Report how long the values of an argument are: what a rule of length would do.",
     "inspect": "Show what a cache directory holds: entries, variants, RAM, duplicate bodies.",
     "purge": "Purge URLs or keys, all variants, without a module; with a receipt.",
+    "agent": "Purge the caches of this host for sites on others: signed requests.",
     "lint": "Find what is wrong with how a configuration caches, and what to paste.",
+    "config": "Print a safe cache configuration for a Django application, and prove it.",
 }
 
 

@@ -30,8 +30,16 @@ def stale(place: Location, _: Examined) -> Iterator[Hit]:
             place.first(name) or zone_directive(place),
             f"a page that is stored is not served while the application fails: "
             f"{' and '.join(sorted(missing))} are not in {name}",
-            f"{name} error timeout updating http_500 http_502 http_503 http_504;",
+            _use_stale(place),
         )
+
+
+def _use_stale(place: Location) -> str:
+    # Of gateways only proxy knows: the others speak to the application itself.
+    failures = "http_500 http_502 http_503 http_504"
+    if place.protocol != "proxy":
+        failures = "http_500 http_503"
+    return f"{place.named('use_stale')} error timeout updating {failures};"
 
 
 def background(place: Location, _: Examined) -> Iterator[Hit]:
@@ -44,8 +52,7 @@ def background(place: Location, _: Examined) -> Iterator[Hit]:
         place.first(name) or zone_directive(place),
         f"when a page expires, users wait for the new one: without {' and '.join(lacks)} nobody "
         "gets the old one meanwhile",
-        f"{place.named('use_stale')} error timeout updating http_500 http_502 http_503 http_504;\n"
-        f"{name} on;",
+        f"{_use_stale(place)}\n{name} on;",
     )
 
 

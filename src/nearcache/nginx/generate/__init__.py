@@ -1,0 +1,12 @@
+"""A safe cache configuration for a Django application, from a few answers.
+
+    answers.py    what is asked, and what no configuration could be made of
+    spelling.py   rules for arguments: which are kept, dropped, sorted, lower-cased
+    write.py      the files, from the templates beside
+    templates/    what nginx, njs and Django get to read
+    script.py     an application that does what is to be proven, for the proof
+    proof.py      a private nginx, the application, and a table of what was seen
+
+What is in the key is what is forwarded, byte for byte, and the key is written once: an
+argument that is dropped is dropped for the application too. So there is no unkeyed input.
+"""

@@ -1,0 +1,103 @@
+"""What the generator asks, checked: nothing that is in here can break the configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nearcache.errors import NginxError
+from nearcache.nginx.configuration import Version
+from nearcache.nginx.generate.spelling import Spelling
+from nearcache.nginx.units import format_size, format_time, parse_size, parse_time
+
+NODE_BYTES = 128  # of a key in the zone
+USUAL_RESPONSE_BYTES = 16 << 10
+MEGABYTE = 1 << 20
+SMALLEST_ZONE = 10 * MEGABYTE
+MIN_FREE = "512m"
+SHORTEST_INACTIVE_S = 86400.0
+_ADDRESS = re.compile(r"(?:unix:/[\w./@+-]+|[\w.-]+(?::\d+)?|\[[0-9a-fA-F:]+\](?::\d+)?)")
+_WORD = re.compile(r"[\w./:@*~^\[\]-]+")
+_COOKIE = re.compile(r"[\w-]+")
+_PREFIX = re.compile(r"/[\w./-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """Times and sizes are texts as nginx takes them. Raises NginxError for what it would not."""
+
+    proxy: str | None = None  # http://127.0.0.1:8000, http://unix:/run/app.sock
+    uwsgi: str | None = None  # 127.0.0.1:3031, unix:/run/app.sock
+    server_names: Sequence[str] = ("_",)
+    listen: str = "80"
+    cache_path: str = "/var/cache/nginx-app"
+    max_size: str = "1g"
+    ttl: str = "10m"
+    ttl_missing: str = "1m"  # of a 404
+    session_cookie: str = "sessionid"
+    static_prefix: str = ""
+    static_root: str = ""
+    log_path: str = "/var/log/nginx/cache.log"
+    purge: str = "soft"  # or "none"
+    spelling: Spelling = field(default_factory=Spelling)
+    use_njs: bool = False
+    version: Version | None = None
+
+    def __post_init__(self) -> None:
+        if (self.proxy is None) == (self.uwsgi is None):
+            raise NginxError("give --proxy http://127.0.0.1:8000 or --uwsgi unix:/run/app.sock")
+        self._check(_ADDRESS, "the address of the application", self.address)
+        for name in self.server_names:
+            self._check(_WORD, "--server-name", name)
+        self._check(_WORD, "--listen", self.listen)
+        self._check(_PREFIX, "--cache-path", self.cache_path)
+        self._check(_PREFIX, "--log-path", self.log_path)
+        self._check(_COOKIE, "--session-cookie", self.session_cookie)
+        if self.static_prefix:
+            self._check(_PREFIX, "--static-prefix", self.static_prefix)
+        if self.static_root:
+            self._check(_PREFIX, "the directory of --static-prefix", self.static_root)
+        if not parse_size(self.max_size):
+            raise NginxError(f"--max-size {self.max_size} is no size; write it as 500m or 10g")
+        if not parse_time(self.ttl):
+            raise NginxError(f"--ttl {self.ttl} is no time; write it as 10m or 1h30m")
+        if self.purge not in {"soft", "none"}:
+            raise NginxError(f"--purge {self.purge}: there are soft and none")
+
+    def _check(self, pattern: re.Pattern[str], what: str, value: str) -> None:
+        if not pattern.fullmatch(value):
+            raise NginxError(f"{what}: {value!r} is not what nginx takes there")
+
+    @property
+    def kind(self) -> str:
+        return "proxy" if self.proxy is not None else "uwsgi"
+
+    @property
+    def scheme(self) -> str:
+        """Of the application, with ``proxy``."""
+        return "https" if (self.proxy or "").startswith("https://") else "http"
+
+    @property
+    def address(self) -> str:
+        """For ``server`` in ``upstream``: without scheme and the last slash."""
+        text = self.proxy if self.proxy is not None else (self.uwsgi or "")
+        return re.sub(r"^(https?|uwsgi)://", "", text).removesuffix("/")
+
+    @property
+    def inactive(self) -> str:
+        """At least the TTL, so that nothing is removed while it is valid; at least a day."""
+        return format_time(max(parse_time(self.ttl) or 0, SHORTEST_INACTIVE_S))
+
+    @property
+    def zone_size(self) -> str:
+        """Twice what the keys of ``max_size`` of usual responses take, in whole megabytes."""
+        keys = (parse_size(self.max_size) or 0) // USUAL_RESPONSE_BYTES
+        size = max(SMALLEST_ZONE, 2 * keys * NODE_BYTES)
+        return format_size(-(-size // MEGABYTE) * MEGABYTE)
+
+    @property
+    def min_free(self) -> str:
+        """Empty where nginx does not know it."""
+        knows = self.version is not None and self.version >= (1, 19, 1)
+        return MIN_FREE if knows else ""
