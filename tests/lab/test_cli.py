@@ -200,3 +200,56 @@ def test_list_has_a_line_for_each_experiment_and_the_details_of_one() -> None:
     for name in ("locmem", "shm", "django-redis-python-tcp", "pylibmc-unix", "get_many of 20"):
         assert name in details
     assert lab_here("list", "backendz").returncode == 2
+
+
+def test_a_run_that_measured_nothing_is_a_failure(tmp_path: Path) -> None:
+    words = ["run", "pools", "--quick", "--time-limit", "4", "--out", str(tmp_path)]
+    result = subprocess.run(
+        [*LAB, *words], capture_output=True, text=True, env={**environment(), "PATH": "/nowhere"}
+    )
+    assert result.returncode == 2
+    assert "pools: nothing was measured: redis-server" in result.stderr.splitlines()[-1]
+
+
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(60)\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "nearcache", "lab", "list"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment(), "PYTHONPATH": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+
+
+def test_ctrl_c_in_any_verb_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearcache.cli.import_module", interrupted)
+    result = CliRunner().invoke(main, ["lab", "list"])
+    assert result.exit_code == 130
+    assert result.output.strip() == "interrupted"
+
+
+def test_a_signal_while_the_report_is_made_says_where_the_run_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from nearcache.cli.lab import run
+    from nearcache.lab.stopping import Stopped
+
+    def stopped(*_: object) -> None:
+        raise Stopped(signal.SIGINT)
+
+    monkeypatch.setattr(run, "show", stopped)
+    path = tmp_path / "run.json"
+    with pytest.raises(Stopped):
+        run._shown(None, path)  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    assert str(path) in said
+    assert f"lab report {path} --html" in said

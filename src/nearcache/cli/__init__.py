@@ -7,6 +7,7 @@ and exit code 2; exit code 1 is an answer ("the check found faults").
 
 from __future__ import annotations
 
+import signal
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +23,9 @@ NOUNS = {
     "nginx": ("nearcache.cli.nginx", "nginx"),
     "shm": ("nearcache.cli.shm", "shm"),
 }
+
+
+INTERRUPTED = 128 + signal.SIGINT  # what a shell says of who was ended by Ctrl-C
 
 
 class Fault(click.ClickException):
@@ -67,6 +71,9 @@ class Nouns(click.Group):
             return super().invoke(ctx)
         except (NearcacheError, ImproperlyConfigured) as error:
             raise Fault(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            raise SystemExit(INTERRUPTED) from None
 
 
 def _what_to_install(noun: str, error: ModuleNotFoundError) -> str:

@@ -56,7 +56,7 @@ class Verbs(click.Group):
         except click.UsageError as error:
             near = get_close_matches(args[0], self.verbs, n=1)
             if near and "Did you mean" not in error.message:
-                error.message = f"{error.message.rstrip('.')}; did you mean {near[0]!r}?"
+                error.message = f"{error.message.rstrip('.')} (did you mean {near[0]!r}?)"
             raise
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nearcache.lab.laboratory import Wish
     from nearcache.lab.model import Experiment
     from nearcache.lab.replaying import Replay
+    from nearcache.lab.sample import Sample
     from nearcache.lab.stopping import Stopped
 
 REPLAY = "replay"
@@ -349,7 +350,7 @@ def _run_all(orders: Sequence[tuple[Order, Wish]], out: Path, strict: bool) -> i
     if len(orders) == 1:
         (only,) = orders
         stopped = _run_one(*only, only[0].experiment.name, out, done)
-        return stopped.exit_code if stopped else _strictly(done, strict)
+        return stopped.exit_code if stopped else _exit_code(done, strict)
     directory = _new_directory(out, orders[0][1].seed)
     interruption: Stopped | None = None
     with Stopping() as stopping:
@@ -367,6 +368,11 @@ def _run_all(orders: Sequence[tuple[Order, Wish]], out: Path, strict: bool) -> i
         _summary(done, directory)
     if interruption:
         return interruption.exit_code
+    return _exit_code(done, strict)
+
+
+def _exit_code(done: Sequence[Done], strict: bool) -> int:
+    """2 if something could not be run, which includes: nothing of it was measured."""
     failed = any(each.state.startswith("failed") for each in done)
     return 2 if failed else _strictly(done, strict)
 
@@ -407,20 +413,34 @@ def _run_one(order: Order, wish: Wish, title: str, out: Path, done: list[Done]) 
         done.append(Done(order.experiment.name, "interrupted, nothing measured", seconds))
         return interruption
     # Before the report: whatever becomes of that, the numbers are there.
-    state = sample.about["state"]
+    state = sample.about["state"] if sample.has_numbers else f"failed: {_why_nothing(sample)}"
     done.append(Done(order.experiment.name, state, seconds, path, voided(sample)))
     if path.parent != out:
         click.echo(f"{out} cannot be written to any more; the run is in {path.parent}", err=True)
     page = _shown(sample, path)
     click.echo(f"\nraw data  {path}\npage      {page}")
+    if not sample.has_numbers:
+        click.echo(f"nearcache: {order.experiment.name}: {_why_nothing(sample)}", err=True)
     return interruption
 
 
-def _shown(sample: Any, path: Path) -> str:
+def _why_nothing(sample: Sample) -> str:
+    """In a line, why a run has no number at all."""
+    reasons = dict.fromkeys(entry.reason for entry in sample.candidates.values() if entry.reason)
+    return f"nothing was measured: {'; '.join(reasons) or 'no round was complete'}"
+
+
+def _shown(sample: Sample, path: Path) -> str:
     """Print the report and write the page; where the page went, or why not."""
+    from nearcache.lab.stopping import Stopped
+
     page = path.with_suffix(".html")
+    again = f"`nearcache lab report {path} --html {page}` writes it"
     try:
         show(sample, page)
+    except Stopped:
+        click.echo(f"\nraw data  {path}\npage      not written; {again}")
+        raise
     except OSError as error:
         return f"not written ({error.strerror}); `nearcache lab report {path}` prints it again"
     return str(page)
