@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import time
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nearcache.errors import LabError
+from nearcache.lab.candidates import LOCMEM
+from nearcache.lab.messages import Visit
+from nearcache.lab.operations import Bench, Visitor
 from nearcache.lab.own_data import MOST_VALUE_BYTES, OwnData, read_directory
 from nearcache.lab.sample import read_sample
+from nearcache.lab.stored import Meter
 from nearcache.lab.workloads import make_payload
 from nearcache.lab.workloads.own import OwnValues
 
@@ -151,6 +158,60 @@ def test_all_candidates_see_the_same_values_in_the_same_order(
     one = payload_of(found, "own-small", tmp_path / "v")
     other = make_payload("own-small", 3, str(tmp_path / "v"))
     assert [one.make("k:1", v) for v in range(30)] == [other.make("k:1", v) for v in range(30)]
+
+
+class Pace:
+    """A cache in which the calls take as long as it is told; it notes what it was asked for."""
+
+    def __init__(self, call_ns: int) -> None:
+        self.call_ns = call_ns
+        self.stored: dict[str, object] = {}
+        self.seen: dict[str, Counter[str]] = {"set": Counter(), "get": Counter()}
+
+    def _note(self, what: str, value: object) -> None:
+        self.seen[what][json.dumps(value)] += 1
+        end = time.perf_counter_ns() + self.call_ns
+        while time.perf_counter_ns() < end:
+            pass
+
+    def set(self, key: str, value: object, timeout: int) -> None:
+        self.stored[key] = value
+        self._note("set", value)
+
+    def get(self, key: str) -> object:
+        self._note("get", self.stored.get(key))
+        return self.stored.get(key)
+
+    def get_many(self, keys: list[str]) -> dict[str, object]:
+        return {key: self.stored[key] for key in keys if key in self.stored}
+
+    def delete(self, key: str) -> None:
+        self.stored.pop(key, None)
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+@pytest.mark.parametrize("call_us", [1, 37, 400])
+def test_slow_and_fast_caches_see_each_value_equally_often(
+    call_us: int, batch: int, tmp_path: Path
+) -> None:
+    found = read_directory(fill(tmp_path / "seven", 7), pickles=False)
+    (letter,) = found.classes
+    payload = payload_of(found, letter, tmp_path / "classes")
+    cache: Any = Pace(1000 * call_us)
+    visit = Visit(letter, ("set", "get"), "r0", 2_000_000, batch={"set": batch, "get": batch})
+    Visitor(Bench(cache, cache, "n", None), payload, visit).run()
+    for what, seen in cache.seen.items():
+        assert len(seen) == 7, what
+        assert len(set(seen.values())) == 1, (what, seen)
+
+
+def test_the_size_is_that_of_all_values(tmp_path: Path) -> None:
+    values = [b"x" * size for size in (10, 1000)]
+    meter = object.__new__(Meter)
+    meter._total, meter._cache = None, object()
+    meter._candidate = LOCMEM
+    sizes = [len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)) for value in values]
+    assert meter.per_item(["a", "b"], *values) == (sum(sizes) / 2, "pickled size")
 
 
 def test_few_large_values_are_stored_at_a_time(tmp_path: Path) -> None:

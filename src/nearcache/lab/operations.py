@@ -15,6 +15,7 @@ timestamps, for fixed rates after the loop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -157,7 +158,8 @@ class Visitor:
 
     def _get_fresh(self) -> None:
         # What a process has kept for itself is of no use here; a stale copy is caught.
-        fresh = self.keys[: len(self.keys) // 2]
+        half = len(self.keys) // 2
+        fresh = self.keys if self.payload.values_differ else self.keys[:half]
         for key in fresh:
             self.versions[key] += 1
             self.companion.set(key, self.payload.make(key, self.versions[key]))
@@ -237,9 +239,10 @@ class Visitor:
 
     def _measure_stored(self) -> None:
         if self.meter:
-            sample = self.payload.make(self.keys[0], 1)
+            keys = self.keys if self.payload.values_differ else self.keys[:1]
+            values = [self.payload.make(key, 1) for key in keys]
             self.result.stored_bytes, self.result.stored_how = self.meter.per_item(
-                self.keys, sample
+                self.keys, *values
             )
 
     def _verify(self, phase: Phase, key: str, value: Any) -> None:
@@ -266,7 +269,8 @@ class Visitor:
 
         An endless ``calls`` ends with the budget; a finite one is always used up.
         """
-        budget = Budget(self.visit.phase_ns, MOST_CALLS, at_least)
+        whole = math.lcm(phase.batch, self._calls_of_a_pass(phase.operation))
+        budget = Budget(self.visit.phase_ns, MOST_CALLS, at_least, whole)
 
         def look(arguments: tuple[Any, ...], answer: Any) -> None:
             if check:
@@ -274,6 +278,13 @@ class Visitor:
 
         samples, made = time_calls(operation, calls, phase.batch, budget, look)
         phase.samples, phase.calls = samples, made
+
+    def _calls_of_a_pass(self, operation: str) -> int:
+        """How many calls see all values equally often, where these differ."""
+        if not self.payload.values_differ or operation not in ("set", "get", "get_many"):
+            return 1
+        keys = len(self.keys)
+        return keys // math.gcd(keys, MANY) if operation == "get_many" else keys
 
 
 def _count(start: int = 0) -> Iterator[int]:

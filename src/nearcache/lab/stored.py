@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from nearcache.lab.model import Candidate
@@ -28,8 +29,8 @@ class Meter:
         self._total = _total_reader(candidate, cache, directory)
         self._before = self._total[0]() if self._total else 0
 
-    def per_item(self, keys: Sequence[str], sample: Any) -> tuple[float, str]:
-        """(bytes, how they were measured). ``sample`` is one of the stored values."""
+    def per_item(self, keys: Sequence[str], *values: Any) -> tuple[float, str]:
+        """(bytes, how they were measured). ``values``: of those stored."""
         if self._total:
             read, how = self._total
             return max(0, read() - self._before) / len(keys), how
@@ -40,7 +41,8 @@ class Meter:
                 return _redis_memory(self._cache, self._candidate, keys), "MEMORY USAGE"
         if hasattr(self._cache, "_cache") and isinstance(self._cache._cache, dict):
             return _process_memory(self._cache, keys), "size in process memory"
-        return float(len(pickle.dumps(sample, pickle.HIGHEST_PROTOCOL))), "pickled size"
+        sizes = [len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)) for value in values]
+        return fmean(sizes), "pickled size"
 
 
 Total = tuple[Callable[[], int], str]

@@ -35,6 +35,7 @@ class Budget:
     phase_ns: int
     most_calls: int
     at_least: int = 0
+    whole: int = 1  # calls of one pass; a phase ends with a pass
 
 
 def time_calls(
@@ -66,7 +67,7 @@ def time_calls(
 
 
 def _goes_on(budget: Budget, made: int, spent_ns: int) -> bool:
-    if not budget.at_least or made < budget.at_least:
+    if not budget.at_least or made < budget.at_least or made % budget.whole:
         return True
     return spent_ns < budget.phase_ns and made < budget.most_calls
 

@@ -17,7 +17,7 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from nearcache.lab.companion import TIMEOUT_S
@@ -261,9 +261,11 @@ class CodecVisitor(Visitor):
     def __init__(self, subject: CodecSubject, bench: Bench, payload: Any, visit: Visit) -> None:
         super().__init__(bench, payload, visit)
         self.subject = subject
-        self.pickled_bytes = len(pickle.dumps(payload.make(self.keys[0], 1), PROTOCOL))
-        fitting = KEYS_BYTES // self.pickled_bytes
-        self.keys = self.keys[: max(LEAST_KEYS, min(MOST_KEYS, fitting))]
+        differing = self.keys if payload.values_differ else self.keys[:1]
+        self.pickled_bytes = fmean(_pickled(payload.make(key, 1)) for key in differing)
+        if not payload.values_differ:
+            fitting = int(KEYS_BYTES // self.pickled_bytes)
+            self.keys = self.keys[: max(LEAST_KEYS, min(MOST_KEYS, fitting))]
         self.versions = dict.fromkeys(self.keys, 0)
         self.encode, self.decode = coders(self.cache)
 
@@ -273,8 +275,8 @@ class CodecVisitor(Visitor):
         self._measure_stored()
         self._size()
         self._counted(self._get, "get")
-        value = self.payload.make(self.keys[0], self.versions[self.keys[0]])
-        raw = self.subject.plain.get(self._raw_key(self.keys[0]))
+        key, value = self._middle()
+        raw = self.subject.plain.get(self._raw_key(key))
         self._part("set", "encode", self.encode, value)
         self._part("get", "decode", self.decode, raw)
         self._delete()
@@ -282,12 +284,21 @@ class CodecVisitor(Visitor):
         self._refuse_losses()
         return self.result
 
+    def _middle(self) -> tuple[str, Any]:
+        """The value of middling size and its key: the same value for all candidates."""
+        stored = [(key, self.payload.make(key, self.versions[key])) for key in self.keys]
+        if self.payload.values_differ:
+            stored.sort(key=lambda pair: _pickled(pair[1]))
+            return stored[len(stored) // 2]
+        return stored[0]
+
     def _size(self) -> None:
-        """Bytes of the stored values, and of the same as a bare pickle, to compare with."""
+        """Mean bytes of the stored values, and of the same as bare pickles, to compare with."""
         plain, phase = self.subject.plain, self._phase("size")
         phase.batch = 1
         phase.samples = array("Q", (plain.strlen(self._raw_key(key)) for key in self.keys))
         phase.calls = len(self.keys)
+        phase.point = fmean(phase.samples)
         phase.measures["pickled"] = (self.pickled_bytes, "bytes")
 
     def _counted(self, measure: Callable[[], None], operation: str) -> None:
@@ -310,6 +321,10 @@ class CodecVisitor(Visitor):
 
     def _raw_key(self, key: str) -> str:
         return str(self.cache.make_key(key))
+
+
+def _pickled(value: Any) -> int:
+    return len(pickle.dumps(value, PROTOCOL))
 
 
 def coders(cache: Any) -> tuple[Encode | None, Decode | None]:

@@ -32,6 +32,7 @@ class OwnValues(Payload):
     """The values of one size class; ``path`` is the file of :func:`write_classes`."""
 
     title: ClassVar[str] = "value of yours"
+    values_differ: ClassVar[bool] = True
 
     def __init__(self, letter: str, seed: int, path: str) -> None:
         self.letter = letter  # type: ignore[misc] # one class, several payloads
@@ -42,9 +43,10 @@ class OwnValues(Payload):
         # Written by this lab into its private directory a moment ago.
         pickled: list[bytes] = pickle.loads(Path(self._path).read_bytes())[self.letter]
         rng.shuffle(pickled)  # neighbours on disk may be alike; the same order for everybody
-        self.values = [pickle.loads(each) for each in pickled]
         fitting = MOST_STORED_BYTES * len(pickled) // sum(map(len, pickled))
         self.key_count = max(2, min(MOST_KEYS, len(pickled), fitting))  # type: ignore[misc]
+        # As many as keys: at each version the keys hold all of them, so all candidates the same.
+        self.values = [pickle.loads(each) for each in pickled[: self.key_count]]
         self._compared: set[int] = set()
 
     def make(self, key: str, version: int) -> Any:

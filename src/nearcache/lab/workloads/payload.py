@@ -23,6 +23,8 @@ class Payload(ABC):
     letter: ClassVar[str]
     title: ClassVar[str]
     key_count: ClassVar[int] = 100  # how many are stored at a time
+    # Values of several sizes: who does half of them more often measures another mixture.
+    values_differ: ClassVar[bool] = False
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
