@@ -6,18 +6,20 @@ import math
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.compare import OVERALL, Comparison, compare, independent_effect
+from nearcache.lab.compare import OVERALL, Comparison, _left_out, compare, independent_effect
+from nearcache.lab.findings import Finding
 from nearcache.lab.merging import merge
 from nearcache.lab.reports.compared import render_html, render_markdown, summary
 from nearcache.lab.sample import Sample
 from nearcache.lab.stats import LEAST_FLOOR
 
 from .made_up import HOSTILE, crowd, endings, rates, sizes
-from .test_cli import lab
+from .test_cli import lab_here
 
 CHANGED = "serializer0-compressor2"
 Factor = Callable[[str, str], float]
@@ -196,12 +198,12 @@ def test_the_command_exits_1_if_something_became_slower_and_0_if_not(tmp_path: P
     again(lambda name, _: 1.4 if name == CHANGED else 1.0).write(tmp_path / "new.json")
     paths = str(tmp_path / "old.json"), str(tmp_path / "new.json")
     page = tmp_path / "x.html"
-    worse = lab("compare", *paths, "--html", str(page))
+    worse = lab_here("compare", *paths, "--html", str(page))
     assert worse.returncode == 1, worse.stderr
     assert "SLOWER" in worse.stdout
     assert max(map(len, worse.stdout.splitlines())) <= 100
     assert "SLOWER" in page.read_text()
-    better = lab("compare", *reversed(paths), "--markdown", "-")
+    better = lab_here("compare", *reversed(paths), "--markdown", "-")
     assert better.returncode == 0, better.stderr
     assert better.stdout.startswith("# made-up-crowd: ")
 
@@ -211,7 +213,7 @@ def test_directories_are_compared_by_the_experiments_both_have(tmp_path: Path) -
         (tmp_path / side).mkdir()
         crowd(2).write(tmp_path / side / "crowd.json")
     rates().write(tmp_path / "new" / "rates.json")
-    result = lab("compare", str(tmp_path / "old"), str(tmp_path / "new"))
+    result = lab_here("compare", str(tmp_path / "old"), str(tmp_path / "new"))
     assert result.returncode == 0, result.stderr
     assert "made-up-crowd" in result.stdout
     assert "made-up-rates" not in result.stdout
@@ -234,7 +236,21 @@ def test_what_cannot_be_compared_is_one_clear_line_and_exit_code_2(
     sample.about["machine"]["cpus"] = 4096
     sample.write(tmp_path / "other.json")
     rates().write(tmp_path / "b.json")
-    result = lab("compare", *words.format(tmp=tmp_path).split())
+    result = lab_here("compare", *words.format(tmp=tmp_path).split())
     assert result.returncode == 2
     assert said in result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr
+
+
+def test_a_run_against_itself_is_noticed() -> None:
+    sample = rates()
+    assert "one and the same run" in summary(compare(sample, sample))[0]
+
+
+def test_what_is_void_is_counted_by_rule() -> None:
+    broken = [Finding("a rule", "why", True, "x", "get", str(i)) for i in range(9)]
+    side = SimpleNamespace(contenders=[], findings=broken)
+    lines = list(_left_out(side, side))  # type: ignore[arg-type]
+    assert lines == [
+        f"void {word}: a rule: 9 times, first x get 0: why" for word in ("before", "after")
+    ]

@@ -81,6 +81,11 @@ class Comparison:
         return [pair for pair in self.pairs if pair.verdict == verdict]
 
     @property
+    def is_one_run(self) -> bool:
+        """Is a run compared with itself?"""
+        return bool(self.before.sample.about == self.after.sample.about)
+
+    @property
     def single_runs(self) -> bool:
         """Is a side only one run, so that nothing is known of what differs between runs?"""
         return any("\n" not in side.sample.about["command"] for side in (self.before, self.after))
@@ -263,6 +268,10 @@ def _left_out(before: Analysis, after: Analysis) -> Iterator[str]:
         for entry in side.contenders:
             if entry.name not in names:
                 yield f"{entry.name}: only {word}"
+        by_rule: dict[str, list[str]] = {}
         for finding in side.findings:
             if finding.voids:
-                yield f"{word}: void: {finding}"
+                by_rule.setdefault(finding.rule, []).append(str(finding))
+        for rule, found in by_rule.items():
+            count = f"{len(found)} times, first " if len(found) > 1 else ""
+            yield f"void {word}: {rule}: {count}{found[0]}"

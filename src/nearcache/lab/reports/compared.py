@@ -52,6 +52,8 @@ def summary(found: Comparison) -> list[str]:
     rest = [len(found.having("same")), len(found.having("unclear"))]
     text = f"Of {len(found.pairs)} comparisons {len(slower)} became slower, {len(faster)} faster; "
     lines = [text + f"{rest[0]} are the same within the noise, {rest[1]} cannot be told."]
+    if found.is_one_run:
+        lines.insert(0, "Both sides are one and the same run; no difference can be seen in it.")
     if slower:
         worst = max(slower, key=lambda pair: pair.effect.log_ratio)
         lines.append(f"Worst: {_said(worst)}.")
@@ -98,8 +100,9 @@ def _tables(found: Comparison, everything: bool) -> Iterator[Table]:
     if cells:
         yield pair_table("By operation and payload", cells)
     if found.not_compared:
-        rows = [[line] for line in found.not_compared]
-        yield Table(title="Not compared", head=[""], rows=rows)
+        parts = (line.partition(": ") for line in found.not_compared)
+        rows = [[what, why] for what, _, why in parts]
+        yield Table(title="Not compared", head=["", ""], rows=rows, text_columns=(0, 1))
 
 
 def _findings(cells: Sequence[Pair]) -> list[Pair]:
