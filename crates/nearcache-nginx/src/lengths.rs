@@ -55,10 +55,7 @@ impl Lengths {
         if !path.starts_with(&self.under) {
             return;
         }
-        let value = match &self.subject {
-            Subject::Argument(name) => argument(args, name, &mut self.scratch),
-            Subject::PathPart(number) => path_part(path, *number),
-        };
+        let value = value_of(path, args, &self.subject, &mut self.scratch);
         let Some(value) = value else {
             self.absent += 1;
             return;
@@ -83,6 +80,30 @@ impl Lengths {
     pub fn requests(&self) -> u64 {
         self.by_length.iter().flatten().map(|of_length| of_length.requests).sum()
     }
+}
+
+fn value_of<'a>(
+    path: &'a [u8],
+    args: &'a [u8],
+    subject: &Subject,
+    scratch: &mut Vec<u8>,
+) -> Option<&'a [u8]> {
+    match subject {
+        Subject::Argument(name) => argument(args, name, scratch),
+        Subject::PathPart(number) => path_part(path, *number),
+    }
+}
+
+/// How many characters the subject has in this target; `None` if it is not there.
+pub(crate) fn value_length(
+    target: &[u8],
+    subject: &Subject,
+    scratch: &mut Vec<u8>,
+) -> Option<usize> {
+    let (path, args) = text::split_target(target);
+    let value = value_of(path, args, subject, scratch)?;
+    text::plain(value, matches!(subject, Subject::Argument(_)), scratch);
+    Some(text::characters(scratch))
 }
 
 /// The first argument of that name, whatever way the name is encoded.

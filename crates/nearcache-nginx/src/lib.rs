@@ -3,7 +3,8 @@
 //! ```text
 //!  log_format ──compile──> Plan          (format.rs)
 //!  bytes ──> Lines ──> Plan or JSON ──> Record ──> a Consumer of the caller
-//!           (lines.rs)  (format.rs, json.rs)  (record.rs)     LogPass (pass.rs)
+//!           (lines.rs)  (format.rs, json.rs)  (record.rs)     LogPass (pass.rs),
+//!                                                         or a Trace to replay (whatif/)
 //! ```
 //!
 //! # Goals
@@ -39,6 +40,7 @@ mod spelling;
 mod text;
 mod time;
 mod top;
+pub mod whatif;
 
 pub use filter::Filter;
 pub use format::{COMBINED, Format, FormatError, Plan};

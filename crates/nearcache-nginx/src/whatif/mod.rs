@@ -1,0 +1,25 @@
+//! What would nginx's cache have done under other rules? A log replayed through a model.
+//!
+//! ```text
+//!  Record ──> Trace ──────────────────> replay(rules) ──> Outcome
+//!            (trace.rs: 32 bytes       (model.rs: what a request meets
+//!             a request, keys once)     store.rs: nodes, LRU, the manager)
+//!               └── Rekeyed (rekey.rs, key_rules.rs: keys that rules make one)
+//! ```
+//!
+//! Not here: comparing a forecast with the log, and whether to believe it (Python's
+//! `nearcache.nginx.whatif`).
+
+mod key_rules;
+mod model;
+mod outcome;
+mod rekey;
+mod store;
+mod trace;
+
+pub use key_rules::{KeyRules, RuleError};
+pub use model::{PlaceRules, Rules, replay};
+pub use outcome::{Age, Answered, Answers, Outcome};
+pub use rekey::Rekeyed;
+pub use store::ZoneRules;
+pub use trace::{Refetches, Trace, TraceOptions};

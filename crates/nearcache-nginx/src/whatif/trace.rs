@@ -1,0 +1,504 @@
+//! A log as the model wants it: 32 bytes a request, every key once.
+//!
+//! ```text
+//!  start_us           8   when it began: nginx looks into its cache then
+//!  key                4   its position in Keys
+//!  variant            4   hash of the request headers that Vary selects; 0: no Vary
+//!  bytes              4   sent to the client
+//!  upstream_us        4   of its own fetch, or NOT_ASKED
+//!  life               4   seconds that its response lives, or why not
+//!  place              2   its location
+//!  logged             1   what nginx did: CacheStatus
+//!  flags              1
+//! ```
+//!
+//! Beyond the bounds keys are sampled by hash (SHARDS, Waldspurger et al., FAST 2015). The
+//! hash is of the key under all rules that will be tried, so that spellings which a rule
+//! makes one key are kept or left out together.
+//!
+//! Not here: what nginx would do with them (`model.rs`).
+
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::key_rules::KeyRules;
+use crate::freshness::{CacheValid, Verdict};
+use crate::hashing::ByHash;
+use crate::lines::Consumer;
+use crate::locations::Locations;
+use crate::misses::Why;
+use crate::numbers;
+use crate::record::{CacheStatus, Field, Record};
+use crate::request::{Request, target_of};
+use crate::text;
+
+/// Nobody upstream was asked for this request.
+pub const NOT_ASKED: u32 = u32::MAX;
+
+/// `Asked::life` is a number of seconds up to here, or one of those below.
+pub const LONGEST_LIFE: u32 = u32::MAX - 4;
+/// The response forbids storing it.
+pub const FORBIDDEN: u32 = u32::MAX - 3;
+/// Nothing gives it a time to live.
+pub const NO_TTL: u32 = u32::MAX - 2;
+/// The line does not tell, as for a 304; what the key's last response said holds.
+pub const AS_BEFORE: u32 = u32::MAX - 1;
+/// The log does not say.
+pub const UNSAID: u32 = u32::MAX;
+
+/// Method GET or HEAD.
+pub const GET: u8 = 1;
+/// Its fetch brought something else than the key's fetch before.
+pub const CHANGED: u8 = 2;
+/// 200, 301 or 302: what a time to live that is given for everything applies to.
+pub const GOOD: u8 = 4;
+/// The upstream failed, and an old copy was sent.
+pub const FAILED: u8 = 8;
+
+/// nginx's own header in a file, "\nKEY: " and "\n".
+const FILE_HEADER: u32 = 336 + 6 + 1;
+/// Of a response's head, where the log has the size of the body only.
+const USUAL_HEAD: u32 = 300;
+/// A longer key is cut; nginx refuses longer request lines by default.
+const LONGEST_KEY: usize = 8192;
+const MOST_KEY_BYTES: usize = 512 << 20;
+const SAMPLE_BITS: u32 = 24;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Asked {
+    pub start_us: i64,
+    pub key: u32,
+    pub variant: u32,
+    pub bytes: u32,
+    pub upstream_us: u32,
+    pub life: u32,
+    pub place: u16,
+    pub logged: CacheStatus,
+    pub flags: u8,
+}
+
+const _: () = assert!(size_of::<Asked>() == 32);
+
+impl Asked {
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// What the log shows of one key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fact {
+    pub place: u16,
+    /// Of its file in the cache, header and all; 0: never seen whole.
+    pub file_bytes: u32,
+    pub fetches: u32,
+    pub fetched_us: u64,
+    /// Size of its last fetched response; 0: none.
+    version: u32,
+    /// When the last fetch began; 0: none.
+    fetch_began_us: i64,
+    /// Was it ever answered from the cache, or found there too old?
+    was_stored: bool,
+    /// Was it ever fetched although a copy should have been fresh?
+    missed_fresh: bool,
+    pub swr_s: u32,
+    last_life: u32,
+}
+
+impl Fact {
+    /// Asked for again while it should have been fresh, and never once in the cache.
+    pub fn is_never_stored(&self) -> bool {
+        self.missed_fresh && !self.was_stored
+    }
+}
+
+/// Every key once: its text, its hash for sampling, and what the log shows of it.
+#[derive(Debug, Default)]
+pub struct Keys {
+    text: Vec<u8>,
+    ends: Vec<u32>,
+    samples: Vec<u32>,
+    pub facts: Vec<Fact>,
+    places: HashMap<u64, u32, ByHash>,
+}
+
+impl Keys {
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub fn text(&self, key: u32) -> &[u8] {
+        let begin = if key == 0 { 0 } else { self.ends[key as usize - 1] as usize };
+        &self.text[begin..self.ends[key as usize] as usize]
+    }
+
+    fn put(&mut self, hash: u64, sample: u32, text: &[u8], fact: Fact) -> u32 {
+        let key = self.ends.len() as u32;
+        self.text.extend_from_slice(text);
+        self.ends.push(self.text.len() as u32);
+        self.samples.push(sample);
+        self.facts.push(fact);
+        self.places.insert(hash, key);
+        key
+    }
+}
+
+/// Refetches of one key: how long after the fetch before, in powers of two of a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refetches {
+    pub count: u64,
+    pub changed: u64,
+    pub sum_us: u64,
+}
+
+pub struct TraceOptions {
+    pub places: Locations,
+    /// For each location, and for what matches none as the last.
+    pub valid: Vec<CacheValid>,
+    /// All rules that will be tried, together.
+    pub sample_by: KeyRules,
+    pub max_keys: usize,
+    pub max_requests: usize,
+}
+
+#[derive(Debug)]
+pub struct Trace {
+    places: Locations,
+    valid: Vec<CacheValid>,
+    sample_by: KeyRules,
+    max_keys: usize,
+    max_requests: usize,
+    pub requests: Vec<Asked>,
+    pub keys: Keys,
+    /// Keys whose hash is below it are kept.
+    threshold: u32,
+    /// All that a cache took part in (or might have, if the log does not say), sampled or not.
+    pub seen: u64,
+    /// Of them by logged status.
+    pub seen_by: [u64; CacheStatus::Unknown as usize + 1],
+    /// Lines with status `-`: no cache took part.
+    pub uncached: u64,
+    /// Lines without time or URL.
+    pub unusable: u64,
+    /// [`Field::bit`] of everything that at least one line had.
+    pub said: u32,
+    pub refetches: Vec<Refetches>,
+    /// The commonest time to live.
+    pub usual_life: Option<u32>,
+    lives: HashMap<u32, u64>,
+    joined: Vec<u8>,
+    spelled: Vec<u8>,
+    coarse: Vec<u8>,
+}
+
+impl Trace {
+    pub fn new(options: TraceOptions) -> Trace {
+        Trace {
+            places: options.places,
+            valid: options.valid,
+            sample_by: options.sample_by,
+            max_keys: options.max_keys.max(1),
+            max_requests: options.max_requests.max(1),
+            requests: Vec::new(),
+            keys: Keys::default(),
+            threshold: 1 << SAMPLE_BITS,
+            seen: 0,
+            seen_by: [0; CacheStatus::Unknown as usize + 1],
+            uncached: 0,
+            unusable: 0,
+            said: 0,
+            refetches: vec![Refetches::default(); 64],
+            usual_life: None,
+            lives: HashMap::new(),
+            joined: Vec::new(),
+            spelled: Vec::new(),
+            coarse: Vec::new(),
+        }
+    }
+
+    /// The share of keys that is kept.
+    pub fn rate(&self) -> f64 {
+        f64::from(self.threshold) / f64::from(1u32 << SAMPLE_BITS)
+    }
+
+    /// A line is written when its request ends; the model wants them as they began.
+    pub fn finish(&mut self) {
+        if !self.requests.is_sorted_by_key(|asked| asked.start_us) {
+            self.requests.sort_by_key(|asked| asked.start_us);
+        }
+        let commonest = self.lives.iter().max_by_key(|(life, count)| (**count, **life));
+        self.usual_life = commonest.map(|(life, _)| *life);
+    }
+
+    /// `None` if the key is not among the sampled.
+    fn key_of(&mut self, request: &Request<'_>) -> Option<u32> {
+        if let Some(key) = self.keys.places.get(&request.key) {
+            return Some(*key);
+        }
+        let mut spelled = std::mem::take(&mut self.spelled);
+        spell(request, &mut spelled);
+        self.sample_by.apply(&spelled, &mut self.coarse);
+        let sample = (xxh3_64(&self.coarse) >> (u64::BITS - SAMPLE_BITS)) as u32;
+        let key = (sample < self.threshold).then(|| {
+            let place = self.places.of(text::split_target(request.target).0);
+            let fact = Fact { place, last_life: UNSAID, ..Fact::default() };
+            self.keys.put(request.key, sample, &spelled, fact)
+        });
+        self.spelled = spelled;
+        key
+    }
+
+    fn add(&mut self, request: &Request<'_>, key: u32, start_us: i64) {
+        let fact = &mut self.keys.facts[key as usize];
+        let place = fact.place;
+        let valid = &self.valid[usize::from(place).min(self.valid.len() - 1)];
+        let life = life(valid, request);
+        let mut asked = Asked {
+            start_us,
+            key,
+            variant: variant(request.record),
+            bytes: u32::try_from(request.bytes).unwrap_or(u32::MAX),
+            upstream_us: upstream_us(request),
+            life,
+            place,
+            logged: request.cache.unwrap_or(CacheStatus::Unknown),
+            flags: flags(request),
+        };
+        if fact.learn(request, &mut asked, &mut self.refetches) && life <= LONGEST_LIFE {
+            *self.lives.entry(life).or_default() += 1;
+        }
+        if self.lives.len() > 10_000 {
+            self.lives.clear(); // absolute times, each once: none of them is usual
+        }
+        self.requests.push(asked);
+    }
+
+    /// Half of the keys, and their requests, are forgotten.
+    fn halve(&mut self) {
+        self.threshold /= 2;
+        let old = std::mem::take(&mut self.keys);
+        let hashes: HashMap<u32, u64> =
+            old.places.iter().map(|(hash, key)| (*key, *hash)).collect();
+        let mut moved = vec![u32::MAX; old.len()];
+        for key in 0..old.len() as u32 {
+            if old.samples[key as usize] < self.threshold {
+                let (sample, fact) = (old.samples[key as usize], old.facts[key as usize]);
+                moved[key as usize] = self.keys.put(hashes[&key], sample, old.text(key), fact);
+            }
+        }
+        self.requests.retain_mut(|asked| {
+            asked.key = moved[asked.key as usize];
+            asked.key != u32::MAX
+        });
+    }
+}
+
+impl Consumer for Trace {
+    fn take(&mut self, record: &Record<'_>) {
+        self.said |= record.said();
+        let mut joined = std::mem::take(&mut self.joined);
+        let request = Request::of(record, target_of(record, &mut joined));
+        self.take_request(&request);
+        self.joined = joined;
+    }
+}
+
+impl Trace {
+    fn take_request(&mut self, request: &Request<'_>) {
+        if request.cache == Some(CacheStatus::None) {
+            self.uncached += 1;
+            return;
+        }
+        let (Some(start_us), false) = (request.start_us, request.key_text.is_empty()) else {
+            self.unusable += 1;
+            return;
+        };
+        self.seen += 1;
+        self.seen_by[request.cache.unwrap_or(CacheStatus::Unknown) as usize] += 1;
+        if let Some(key) = self.key_of(request) {
+            self.add(request, key, start_us);
+        }
+        while self.threshold > 1
+            && (self.keys.len() > self.max_keys
+                || self.requests.len() > self.max_requests
+                || self.keys.text.len() > MOST_KEY_BYTES)
+        {
+            self.halve();
+        }
+    }
+}
+
+impl Fact {
+    /// True if the line tells of a response of its own.
+    fn learn(
+        &mut self,
+        request: &Request<'_>,
+        asked: &mut Asked,
+        refetches: &mut [Refetches],
+    ) -> bool {
+        let is_fetch = asked.logged.is_fetch() || asked.logged == CacheStatus::Unknown;
+        let bytes = response_bytes(request, is_fetch);
+        if bytes > 0 && (is_fetch || self.file_bytes == 0) {
+            let key_bytes = request.key_text.len() as u32;
+            self.file_bytes = bytes.saturating_add(FILE_HEADER + key_bytes);
+        }
+        self.was_stored |=
+            !matches!(asked.logged, CacheStatus::Miss | CacheStatus::Bypass | CacheStatus::Unknown);
+        if let Some(control) = request.record.text(Field::CacheControl) {
+            self.swr_s = stale_while_revalidate(control);
+        }
+        if asked.upstream_us != NOT_ASKED && asked.logged != CacheStatus::Revalidated {
+            self.fetches += 1;
+            self.fetched_us += u64::from(asked.upstream_us);
+        }
+        if is_fetch {
+            self.fetched(asked, bytes, refetches);
+        }
+        is_fetch
+    }
+
+    fn fetched(&mut self, asked: &mut Asked, bytes: u32, refetches: &mut [Refetches]) {
+        let after_us = asked.start_us - self.fetch_began_us;
+        let was_fetched = self.fetch_began_us != 0 && after_us > 0;
+        if was_fetched && asked.logged == CacheStatus::Miss && self.last_life <= LONGEST_LIFE {
+            // A second for the fetch itself; ten minutes are the least `inactive` in use.
+            let fresh_us = i64::from(self.last_life.min(600)) * 1_000_000;
+            let fetch_us = i64::from(asked.upstream_us.min(60_000_000)) + 1_000_000;
+            self.missed_fresh |= after_us > fetch_us && after_us < fresh_us;
+        }
+        if was_fetched && bytes > 0 && self.version > 0 {
+            let refetch = &mut refetches
+                [(after_us as u64 / 1_000_000).checked_ilog2().map_or(0, |log| log as usize + 1)];
+            refetch.count += 1;
+            refetch.sum_us += after_us as u64;
+            if bytes != self.version {
+                refetch.changed += 1;
+                asked.flags |= CHANGED;
+            }
+        }
+        if bytes > 0 {
+            self.version = bytes;
+        }
+        self.fetch_began_us = asked.start_us;
+        if asked.life != AS_BEFORE {
+            self.last_life = asked.life;
+        }
+    }
+}
+
+/// The key as text, with the host where the log has it apart.
+fn spell(request: &Request<'_>, out: &mut Vec<u8>) {
+    out.clear();
+    if request.record.text(Field::Key).is_none()
+        && let Some(host) = request.record.text(Field::Host)
+    {
+        if let Some(scheme) = request.record.text(Field::Scheme) {
+            out.extend_from_slice(scheme);
+            out.extend_from_slice(b"://");
+        }
+        out.extend_from_slice(host);
+    }
+    out.extend_from_slice(request.key_text);
+    out.truncate(LONGEST_KEY);
+}
+
+/// How long the response of this line lives if it is stored.
+fn life(valid: &CacheValid, request: &Request<'_>) -> u32 {
+    let shows_stored = request.cache.is_some_and(CacheStatus::is_served);
+    let record = request.record;
+    // A copy's Expires is what is left of its life. What a 304 or 206 was before nginx made it
+    // so, and what was never sent (499), is not known either.
+    let from_expires = record.text(Field::Expires).is_some()
+        && record.text(Field::CacheControl).is_none()
+        && record.text(Field::AccelExpires).is_none();
+    if (shows_stored && from_expires) || matches!(record.status(), Some(206 | 304 | 416 | 499)) {
+        return AS_BEFORE;
+    }
+    match valid.judge(record) {
+        Verdict::Lives(seconds) => seconds.min(LONGEST_LIFE),
+        Verdict::Not(Why::NoTtl | Why::Status) => NO_TTL,
+        Verdict::Not(_) => FORBIDDEN,
+        Verdict::Unsaid => UNSAID,
+    }
+}
+
+fn flags(request: &Request<'_>) -> u8 {
+    let status = request.record.status();
+    let upstream = request.record.text(Field::UpstreamStatus).and_then(last_status);
+    let good = matches!(status, Some(200 | 206 | 301 | 302 | 304 | 416 | 499));
+    let failed = request.cache == Some(CacheStatus::Stale) && upstream.is_some_and(|s| s >= 500);
+    (if request.is_get() { GET } else { 0 })
+        | (if good { GOOD } else { 0 })
+        | (if failed { FAILED } else { 0 })
+}
+
+/// `502, 504 : 200` as 200.
+fn last_status(text: &[u8]) -> Option<u64> {
+    text.rsplit(|byte| matches!(byte, b' ' | b',' | b':')).find_map(numbers::whole)
+}
+
+fn upstream_us(request: &Request<'_>) -> u32 {
+    let us = match request.upstream {
+        Some(upstream) if upstream.asked > 0 => upstream.total_us,
+        Some(_) => return NOT_ASKED,
+        None if request.cache.is_some_and(CacheStatus::is_served) => return NOT_ASKED,
+        None => match request.request_us {
+            Some(us) => us,
+            None => return NOT_ASKED,
+        },
+    };
+    u32::try_from(us).unwrap_or(NOT_ASKED - 1).min(NOT_ASKED - 1)
+}
+
+/// Head and body of a whole response; 0 if the line does not show one.
+fn response_bytes(request: &Request<'_>, is_fetch: bool) -> u32 {
+    let method = request.method.unwrap_or(b"GET");
+    if !matches!(request.record.status(), Some(200..=299 | 300..=303 | 307 | 308 | 400..=498))
+        || request.record.status() == Some(206)
+    {
+        return 0;
+    }
+    let upstream = request.record.text(Field::UpstreamBytes).and_then(numbers::whole);
+    let bytes = match upstream.filter(|bytes| is_fetch && *bytes > 0) {
+        Some(bytes) => bytes,
+        None if method == b"GET" => request.bytes + u64::from(USUAL_HEAD),
+        None => return 0,
+    };
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// What nginx hashes of a request whose response has `Vary: Accept-Encoding`. Other headers
+/// are in no log.
+fn variant(record: &Record<'_>) -> u32 {
+    let varies = record.text(Field::Vary).is_some_and(|vary| {
+        vary.windows(15).any(|name| name.eq_ignore_ascii_case(b"accept-encoding"))
+    });
+    if !varies {
+        return 0;
+    }
+    let encodings = record.text(Field::AcceptEncoding).unwrap_or(b"");
+    let mut joined = Vec::with_capacity(encodings.len());
+    for word in encodings.split(|byte| matches!(byte, b' ' | b',')).filter(|word| !word.is_empty())
+    {
+        joined.extend_from_slice(word);
+        joined.push(b',');
+    }
+    (xxh3_64(&joined) as u32).max(1)
+}
+
+fn stale_while_revalidate(control: &[u8]) -> u32 {
+    const NAME: &[u8] = b"stale-while-revalidate=";
+    let Some(at) = control.windows(NAME.len()).position(|word| word.eq_ignore_ascii_case(NAME))
+    else {
+        return 0;
+    };
+    let rest = &control[at + NAME.len()..];
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    numbers::whole(&rest[..digits]).map_or(0, |seconds| u32::try_from(seconds).unwrap_or(u32::MAX))
+}
