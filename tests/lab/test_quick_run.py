@@ -15,7 +15,7 @@ from nearcache.lab.sample import Sample, read_sample
 
 from .conftest import need
 from .schema import SCHEMA, faults
-from .test_cli import lab
+from .test_cli import lab, lab_here
 
 
 class Links(HTMLParser):
@@ -37,7 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Sample, str]:
     names = "filebased,redis-python-unix"
     result = lab(
         "run", "backends", "--quick", "--payloads", "S,H", "--candidates", names,
-        "--seed", "11", "--out", str(out),
+        "--seed", "11", "--time-limit", "16", "--out", str(out),
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     (path,) = Path(out).glob("*.json")
@@ -136,7 +136,7 @@ def test_a_report_can_be_printed_again_in_80_columns(
     path = tmp_path / "run.json"
     sample.write(path)
     monkeypatch.setenv("COLUMNS", "80")
-    result = lab("report", str(path), "--operation", "set", "--payload", "H")
+    result = lab_here("report", str(path), "--operation", "set", "--payload", "H")
     assert result.returncode == 0, result.stderr
     assert "set: 10 kB HTML fragment (H), µs" in result.stdout
 

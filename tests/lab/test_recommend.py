@@ -35,7 +35,7 @@ from .codecs_made_up import (
     backends_sample,
     codecs_sample,
 )
-from .test_cli import lab
+from .test_cli import lab_here
 
 FAR = "nearcache-redis-hiredis-tcp"
 COSTS = {"shm": 4.0, FAR: 60.0, "django-redis-hiredis-tcp": 140.0, "pymemcache-tcp": 90.0}
@@ -307,7 +307,7 @@ def test_without_names_the_newest_samples_of_this_machine_are_taken(kept: Path) 
     foreign.about["started"] = "2999-01-01 00:00:00 UTC"
     foreign.write(kept / "codecs-9.json")
     (kept / "codecs-8.json").write_text("no sample")
-    result = lab("recommend", "--reach", "network", "--bandwidth", "8Mbit", "--json")
+    result = lab_here("recommend", "--reach", "network", "--bandwidth", "8Mbit", "--json")
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
     assert found["evidence"]["codecs"].endswith("below/codecs-1.json")
@@ -318,7 +318,7 @@ def test_without_names_the_newest_samples_of_this_machine_are_taken(kept: Path) 
 
 
 def test_it_prints_the_block_the_reasons_and_what_would_change_them(kept: Path) -> None:
-    result = lab("recommend", str(kept / "backends-1.json"))
+    result = lab_here("recommend", str(kept / "backends-1.json"))
     assert result.returncode == 0, result.stderr
     for part in ("CACHES = {", "\nWhy\n", "\nWhat would change this\n", "not measured yet: codecs"):
         assert part in result.stdout
@@ -326,13 +326,15 @@ def test_it_prints_the_block_the_reasons_and_what_would_change_them(kept: Path) 
 
 
 def test_a_report_marks_on_its_maps_where_the_reader_is(kept: Path) -> None:
-    result = lab("report", str(kept / "codecs-2.json"), "--rtt", "1ms", "--bandwidth", "100Mbit")
+    result = lab_here(
+        "report", str(kept / "codecs-2.json"), "--rtt", "1ms", "--bandwidth", "100Mbit"
+    )
     assert result.returncode == 0, result.stderr
     assert "You are at 1.00 ms and 100 Mbit/s" in " ".join(result.stdout.split())
 
 
 def test_nothing_to_recommend_exits_1(kept: Path) -> None:
-    assert lab("recommend", "--need-json").returncode == 1
+    assert lab_here("recommend", "--need-json").returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -347,7 +349,7 @@ def test_nothing_to_recommend_exits_1(kept: Path) -> None:
 def test_what_is_wrong_with_the_request_is_said_in_one_line(
     kept: Path, words: tuple[str, ...], said: str
 ) -> None:
-    result = lab("recommend", *words)
+    result = lab_here("recommend", *words)
     assert result.returncode == 2
     assert said in result.stderr
     assert "Traceback" not in result.stderr
@@ -357,7 +359,7 @@ def test_without_any_sample_it_says_how_to_get_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = lab("recommend")
+    result = lab_here("recommend")
     assert result.returncode == 2
     assert "recommend --quick" in result.stderr
 

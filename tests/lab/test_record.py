@@ -14,7 +14,7 @@ from nearcache.lab.traces import Imported, import_trace
 from nearcache.recording.trace import Recording, read
 from tests.recording.test_recording import make
 
-from .test_cli import lab
+from .test_cli import lab, lab_here
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_the_curve_of_hits_rises_to_what_an_endless_cache_gets(recording: Path) 
 
 
 def test_show_prints_it_all(recording: Path) -> None:
-    result = lab("record", "show", str(recording))
+    result = lab_here("record", "show", str(recording))
     assert result.returncode == 0, result.stderr
     for part in ("get_or_set", "user", "Working set", "most popular 1 %", "Lifetimes", "Hits of"):
         assert part in result.stdout
@@ -102,7 +102,7 @@ def test_show_prints_it_all(recording: Path) -> None:
 def test_show_says_what_is_torn(recording: Path) -> None:
     data = recording.read_bytes()
     recording.write_bytes(data + data[: len(data) // 2])
-    result = lab("record", "show", str(recording))
+    result = lab_here("record", "show", str(recording))
     assert result.returncode == 0
     assert "1 blocks torn" in result.stdout
 
@@ -125,7 +125,7 @@ def test_show_says_what_is_torn(recording: Path) -> None:
 def test_a_bad_request_is_one_clear_line(words: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello\n")
     (tmp_path / "log").write_text(LINE)
-    result = lab("record", *words.format(tmp=tmp_path).split())
+    result = lab_here("record", *words.format(tmp=tmp_path).split())
     assert result.returncode == 2
     assert said in result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr

@@ -20,7 +20,7 @@ from nearcache.lab.sample import FORMAT, read_sample
 
 from .made_up import HOSTILE, candidate, crowd, endings, experiment, fill, measured, rates, sizes
 from .schema import SCHEMA, faults
-from .test_cli import lab
+from .test_cli import lab_here
 
 SHAPES = {"crowd": lambda: crowd(4), "rates": rates, "sizes": sizes, "endings": endings}
 
@@ -126,13 +126,15 @@ def test_report_writes_what_is_asked_for_and_leaves_stdout_to_it(tmp_path: Path)
     source = tmp_path / "run.json"
     crowd(4).write(source)
     page, small = tmp_path / "x.html", tmp_path / "x.json.gz"
-    result = lab("report", str(source), "--csv", "-", "--html", str(page), "--json", str(small))
+    result = lab_here(
+        "report", str(source), "--csv", "-", "--html", str(page), "--json", str(small)
+    )
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("experiment,candidate,")
     assert len(result.stdout.splitlines()) == 1 + 4 * 6
     assert page.read_text() == render(Analysis(read_sample(source)))
     assert read_sample(small).about["experiment"] == "made-up-crowd"
-    again = lab("report", str(small), "--markdown", "-")
+    again = lab_here("report", str(small), "--markdown", "-")
     assert again.stdout.startswith("# What about made-up-crowd?")
 
 
@@ -164,7 +166,7 @@ def test_what_cannot_be_reported_is_one_clear_line(words: str, said: str, tmp_pa
     plain = json.loads(sample.to_text())
     plain["cells"][0]["histograms"]["0"] = "AAAA" + plain["cells"][0]["histograms"]["0"][4:]
     (tmp_path / "histogram.json").write_text(json.dumps(plain))
-    result = lab("report", *words.format(tmp=tmp_path).split())
+    result = lab_here("report", *words.format(tmp=tmp_path).split())
     assert result.returncode == 2
     assert said in result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr
