@@ -90,8 +90,8 @@ def test_what_is_in_the_key_is_written_once_and_logged() -> None:
     configuration = read_configuration(generate(answers(PROXY, "drop=utm_*")).text)
     (place,) = configuration.cached
     assert place.key == "$cl_key"
-    assert place.full_key == "$scheme://$host$cl_path$cl_mark$cl_args"
-    assert place.upstream == "http://nearcache_app$cl_path$cl_mark$cl_args"
+    assert place.full_key == "$scheme://$host/$cl_path$cl_mark$cl_args"
+    assert place.upstream == "http://nearcache_app/$cl_path$cl_mark$cl_args"
     assert '"cl_key":"$cl_key"' in configuration.formats["nearcache"]
 
 
@@ -193,7 +193,7 @@ def test_dropping_from_the_key_alone_is_found_out(monkeypatch: pytest.MonkeyPatc
     """The classic mistake: tracking arguments are not in the key, and are forwarded."""
     table = prove(
         answers(PROXY, "drop=utm_*"),
-        edit=lambda text: text.replace("nearcache_app$cl_path$cl_mark$cl_args", "nearcache_app"),
+        edit=lambda text: text.replace("nearcache_app/$cl_path$cl_mark$cl_args", "nearcache_app"),
     )
     failed = {row.name: row.saw for row in table if not row.passed}
     assert "are two for the application" in failed["tracking arguments"]
@@ -230,6 +230,25 @@ def test_maps_drop_exactly_what_they_are_told() -> None:
         "&".join(f"utm_{n}=1" for n in range(500)): "",
     }
     assert dict(zip(cases, forwarded("drop=utm_*|fbclid", list(cases)), strict=True)) == cases
+
+
+def test_paths_are_forwarded_as_they_were_sent() -> None:
+    with Served(application) as served, Sandbox() as box:
+        made = generate(
+            answers({"proxy": f"http://{served.address}"}, "drop=utm_*",
+                    listen=f"unix:{box.socket}", cache_path=f"{box.directory}/cache",
+                    log_path=f"{box.directory}/log")
+        )  # fmt: skip
+        box.start(made.text, made.files)
+        for sent, path in {
+            "/a//b": "/a//b",
+            "/a%2Fb%20c": "/a/b c",  # by the script's own server
+            "/@evil.example": "/@evil.example",
+            "/x//evil.example/": "/x//evil.example/",
+            "http://elsewhere/x?utm_a=1": "/x",
+            "/": "/",
+        }.items():
+            assert json.loads(box.ask(sent).body)["path"] == path
 
 
 def test_maps_keep_exactly_what_they_are_told() -> None:

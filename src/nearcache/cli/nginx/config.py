@@ -26,7 +26,7 @@ QUESTIONS = (  # option, question, default
     ("max_size", "At most so large", "1g"),
     ("ttl", "How long a page is kept that does not say so itself", "10m"),
     ("session_cookie", "Django's SESSION_COOKIE_NAME", "sessionid"),
-    ("normalize", "Rules for arguments, or nothing", "drop=utm_*|fbclid|gclid"),
+    ("normalize", "Rules for arguments, or none", "drop=utm_*|fbclid|gclid"),
 )
 
 
@@ -112,7 +112,8 @@ def _answers(given: dict[str, Any]) -> Answers:
     known = parse_version(version) if version else installed_version()
     if version and known is None:
         raise NginxError(f"--nginx-version {version} is no version; write it as 1.30.4")
-    spelling = parse_spelling(given.pop("normalize") or "")
+    rules = given.pop("normalize") or ""
+    spelling = parse_spelling("" if rules == "none" else rules)
     prefix, _, root = given.pop("static_prefix").partition("=")
     njs = given.pop("njs")
     return Answers(
