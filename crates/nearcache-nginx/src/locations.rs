@@ -25,14 +25,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub fn parse(text: &str) -> Option<Kind> {
-        Some(match text {
+    pub fn parse(text: &str) -> Result<Kind, PatternError> {
+        Ok(match text {
             "=" => Kind::Exact,
             "^~" => Kind::FirmPrefix,
             "" => Kind::Prefix,
             "~" => Kind::Regex,
             "~*" => Kind::RegexIgnoringCase,
-            _ => return None,
+            _ => return Err(PatternError::UnknownKind(text.to_owned())),
         })
     }
 }
@@ -66,9 +66,13 @@ impl fmt::Display for PatternError {
     }
 }
 
+/// Patterns with look-around or references backwards may take exponentially many steps.
+const MOST_STEPS: usize = 100_000;
+
 pub(crate) fn compile(pattern: &str, ignore_case: bool) -> Result<Regex, PatternError> {
     RegexBuilder::new(pattern)
         .case_insensitive(ignore_case)
+        .backtrack_limit(MOST_STEPS)
         .build()
         .map_err(|error| PatternError::BadRegex(pattern.to_owned(), error.to_string()))
 }
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_says_so() {
-        assert_eq!(Kind::parse("@"), None);
+        assert_eq!(Kind::parse("@"), Err(PatternError::UnknownKind("@".into())));
         let error = Locations::new(&[(Kind::Regex, "(".into())]).unwrap_err();
         assert!(error.to_string().contains("\"(\""));
     }

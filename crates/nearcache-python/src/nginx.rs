@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearcache_nginx::{
     ANY_GROUP, ByStatus, CacheValid, Count, Field, Filter, Format, KeyText, Kind, Lengths, LogPass,
-    Options, Reader, Rules, SPELLING_NAMES, STATUS_NAMES, Subject, Sum, Tally, WHY_NAMES,
+    Options, PatternError, Reader, Rules, SPELLING_NAMES, STATUS_NAMES, Subject, Sum, Tally,
+    WHY_NAMES,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -89,6 +90,11 @@ impl NginxLog {
         utc_offset_s: i32,
     ) -> PyResult<NginxLog> {
         let refused = |message: String| error(py, &NGINX_ERROR, message);
+        let lifetimes = valid_s.iter().flat_map(|by_status| by_status.values().copied());
+        if lifetimes.chain(ttl_s).chain(inactive_s).any(|seconds| seconds.is_nan() || seconds < 0.0)
+        {
+            return Err(PyValueError::new_err("a number of seconds is not negative"));
+        }
         let format =
             Format::compile(log_format, key).map_err(|error| refused(error.to_string()))?;
         let rules = Rules {
@@ -96,11 +102,11 @@ impl NginxLog {
                 valid_s: valid(ttl_s, valid_s).map_err(refused)?,
                 ignored: ignored(&ignore_headers).map_err(refused)?,
             },
-            inactive_us: inactive_s.map(|s| (s * 1e6) as i64),
+            inactive_us: inactive_s.map(|s| (s * 1e6) as i64), // saturates
             min_uses,
         };
         let options = Options {
-            locations: kinds(&locations).map_err(refused)?,
+            locations: kinds(&locations).map_err(|error| refused(error.to_string()))?,
             groups,
             max_groups,
             rules,
@@ -177,14 +183,8 @@ impl State {
     }
 }
 
-fn kinds(locations: &[(String, String)]) -> Result<Vec<(Kind, String)>, String> {
-    let parsed = locations.iter().map(|(kind, pattern)| match Kind::parse(kind) {
-        Some(known) => Ok((known, pattern.clone())),
-        None => Err(format!(
-            "{kind:?} is no kind of location; nginx has \"=\", \"^~\", \"\", \"~\" and \"~*\""
-        )),
-    });
-    parsed.collect()
+fn kinds(locations: &[(String, String)]) -> Result<Vec<(Kind, String)>, PatternError> {
+    locations.iter().map(|(kind, pattern)| Ok((Kind::parse(kind)?, pattern.clone()))).collect()
 }
 
 /// `ttl_s` is for what `*_cache_valid 1h` alone means; the statuses named beside it come first.

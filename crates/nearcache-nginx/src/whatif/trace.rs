@@ -30,7 +30,7 @@ use crate::locations::Locations;
 use crate::misses::Why;
 use crate::numbers;
 use crate::record::{CacheStatus, Field, Record};
-use crate::request::{Request, target_of};
+use crate::request::Request;
 use crate::text;
 
 /// Nobody upstream was asked for this request.
@@ -303,7 +303,7 @@ impl Consumer for Trace {
     fn take(&mut self, record: &Record<'_>) {
         self.said |= record.said();
         let mut joined = std::mem::take(&mut self.joined);
-        let request = Request::of(record, target_of(record, &mut joined));
+        let request = Request::of(record, &mut joined);
         self.take_request(&request);
         self.joined = joined;
     }
