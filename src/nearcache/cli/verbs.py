@@ -55,9 +55,10 @@ class Verbs(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             near = get_close_matches(args[0], self.verbs, n=1)
-            if near and "Did you mean" not in error.message:
-                error.message = f"{error.message.rstrip('.')} (did you mean {near[0]!r}?)"
-            raise
+            if not near:
+                raise
+            text = f"{error.message.rstrip('.')} (did you mean {near[0]!r}?)"
+            raise click.UsageError(text, ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
