@@ -79,6 +79,7 @@ def test_a_cache_that_keeps_copies_is_said_to_do_so() -> None:
     sample = made_up({"locmem": 2, "diskcache": 6})
     fresh = sample.cells["diskcache", "get_fresh", "S"]
     fresh.histograms.clear()
+    fresh.points.clear()
     fresh.count = fresh.sum = fresh.sum_squares = 0
     fresh.add_round(0, 0, [18_000] * 20)
     fresh.calls = 20

@@ -1,6 +1,6 @@
 """Where the time of one get or set goes. Measured beside the timed loops, not inside them.
 
-    key        building and checking the key
+    key        building and checking the key, where that is done in Python
     encode     the value to bytes, where the backend does it in Python (get: decode)
     client     all other CPU time of this process: library, Django, system calls
     network    what the same bytes take on a bare socket, without the server's own time:
@@ -103,7 +103,7 @@ class Attributor:
         values: Sequence[Any],
         bare: Callable[[Wire, bytes], Run | None],
     ) -> Taken:
-        parts = {"key": self._cost(self._make_key, self.keys)}
+        parts = {} if is_native(self.cache) else {"key": self._cost(self._make_key, self.keys)}
         codec = codec_of(self.cache)
         if codec:
             encoded = [codec.encode(value) for value in values]
@@ -208,6 +208,11 @@ def _measures(run: Run) -> dict[str, tuple[float, str]]:
     return found
 
 
+def is_native(cache: Any) -> bool:
+    """Are key, look-up and decoding one native call, of which no part is Python's?"""
+    return any(base.__name__ == "SharedMemoryCache" for base in type(cache).__mro__)
+
+
 def codec_of(cache: Any) -> Codec | None:
     """The steps of this cache's own code; None where they are not apart (C, one native call)."""
     known = {
@@ -252,6 +257,6 @@ def _pymemcache(cache: Any) -> Codec | None:
 
 
 def _nearcache(cache: Any) -> Codec | None:
-    if any(base.__name__ == "SharedMemoryCache" for base in type(cache).__mro__):
-        return None  # look-up and decoding are one native call
+    if is_native(cache):
+        return None
     return Codec(cache.codec.encode, cache.codec.decode)

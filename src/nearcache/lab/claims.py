@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Word = Literal["holds", "smaller", "larger", "same", "reversed", "unclear", "not measured"]
 
 NEAR = math.log(1.25)
+WIDE = 2 * NEAR  # to either side; an interval beyond that says too little
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ def word_for(published: float, effect: Effect, floor: float = LEAST_FLOOR) -> Wo
     if (effect.log_ratio > 0) != (published > 0):
         return "reversed"
     if effect.log_low - NEAR <= published <= effect.log_high + NEAR:
-        return "holds"
+        # What would agree with almost any number confirms none.
+        return "holds" if effect.log_high - effect.log_low <= 2 * WIDE else "unclear"
     return "larger" if abs(effect.log_ratio) > abs(published) else "smaller"
 
 

@@ -17,6 +17,7 @@ from nearcache.lab.rules import examine
 from nearcache.lab.sample import Cell, Entry, Sample, kind_of
 from nearcache.lab.stats import (
     LEAST_FLOOR,
+    LEAST_PAIRS,
     Effect,
     Points,
     Shift,
@@ -29,7 +30,7 @@ from nearcache.lab.stats import (
     shift_of,
 )
 
-FEW_PAIRS = 6  # fewer rounds than this give a bootstrap too little to draw from
+FEW_PAIRS = LEAST_PAIRS
 # Of a twin in one operation, before it has a floor of its own. Two processes are one
 # difference between processes: an interval that draws from them does not know how far they vary.
 FLOOR_ROUNDS, FLOOR_PROCESSES = 12, 3

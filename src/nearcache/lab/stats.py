@@ -28,6 +28,8 @@ from nearcache.lab.bootstrap import Medians
 
 LEAST_FLOOR = math.log(1.03)  # below 3 % nobody changes a cache, whatever is proven
 ALPHA = 0.05
+LEAST_PAIRS = 6  # fewer give a bootstrap too little to draw from: no interval, no verdict
+TOO_NOISY = math.log(2)  # a floor above this hides what anybody would call a difference
 MOST_EXACT = 60  # differences; above, the ranks' sum is normal enough
 
 # repetition -> round -> value
@@ -52,6 +54,11 @@ class Effect:
         low = min(self.log_low, self.log_ratio - floor)
         high = max(self.log_high, self.log_ratio + floor)
         return replace(self, log_low=low, log_high=high, inner=None)
+
+    @property
+    def has_interval(self) -> bool:
+        """Is there one? A widened one is the noise, and is not printed."""
+        return self.pairs >= LEAST_PAIRS
 
     @property
     def ratio(self) -> float:
@@ -154,7 +161,9 @@ def judge(effect: Effect, floor: float, p: float | None = None) -> Verdict:
     ``p`` is Holm's, where the comparison is one of a family.
     """
     if abs(effect.log_ratio) <= floor:
-        return "same"
+        return "same" if floor <= TOO_NOISY else "unclear"
+    if not effect.has_interval:
+        return "unclear"
     if effect.log_low <= 0 <= effect.log_high or (p is not None and p > ALPHA):
         return "unclear"
     return "slower" if effect.log_ratio > 0 else "faster"

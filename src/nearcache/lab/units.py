@@ -21,6 +21,7 @@ STEPS: dict[str, tuple[tuple[float, str], ...]] = {
 }
 # A scale is taken as long as the smallest number keeps two digits in it.
 LEAST_SHOWN = 0.0995
+LONG = 100_000  # a duration of more digits than that is written in another unit
 NOTHING = "\N{EN DASH}"
 
 
@@ -30,10 +31,13 @@ class Scale:
 
     factor: float
     suffix: str
+    unit: str = ""
 
     def text(self, value: float) -> str:
         if math.isnan(value):
             return NOTHING
+        if self.unit == "ns" and abs(value) / self.factor >= LONG:
+            return quantity(value, self.unit)  # beside calls of 1 µs: "1.90 s", with its own unit
         return _signed(value / self.factor)
 
     def with_suffix(self, value: float) -> str:
@@ -48,7 +52,7 @@ def scale_for(unit: str, values: Iterable[float]) -> Scale:
     steps = STEPS.get(unit, ((1, unit),))
     smallest = min((abs(value) for value in values if value), default=0)
     fitting = [step for step in steps if smallest / step[0] >= LEAST_SHOWN]
-    return Scale(*(fitting[-1] if fitting else steps[0]))
+    return Scale(*(fitting[-1] if fitting else steps[0]), unit)
 
 
 def quantity(value: float, unit: str) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from nearcache.lab.admission import types_refusal
 from nearcache.lab.analysis import Analysis, Rank
 from nearcache.lab.comparisons import FEW_PAIRS
-from nearcache.lab.sample import summarize
-from nearcache.lab.stats import Effect, Verdict
+from nearcache.lab.sample import Cell
+from nearcache.lab.stats import TOO_NOISY, Effect, Verdict
 from nearcache.lab.units import counted, short, us
 
 __all__ = [
@@ -150,7 +151,7 @@ def _kept_copies(analysis: Analysis, rank: Rank) -> list[str]:
         fresh = analysis.sample.cells.get((name, "get_fresh", payload))
         voids = [analysis.void(name, operation, payload) for operation in ("get", "get_fresh")]
         if again and fresh and again.count and fresh.count and not any(voids):
-            first_ns, next_ns = summarize(fresh).median, summarize(again).median
+            first_ns, next_ns = median(_points(fresh)), median(_points(again))
             if first_ns > KEPT_COPY_RATIO * next_ns:
                 text = (
                     f"{name} keeps what it has decoded: reading a {title} that another process "
@@ -159,6 +160,10 @@ def _kept_copies(analysis: Analysis, rank: Rank) -> list[str]:
                 )
                 return [text]
     return []
+
+
+def _points(cell: Cell) -> list[float]:
+    return [value for rounds in cell.points.values() for value in rounds.values()]
 
 
 def _put_aside(winner: Rank, known: list[Rank], against: Mapping[str, str]) -> list[str]:
@@ -189,7 +194,7 @@ def warnings_of(analysis: Analysis) -> list[str]:
         if floor > LOUD_FLOOR:
             found.append(
                 f"Noisy: one and the same {'server' if kind == 'server' else 'in-process'} cache "
-                f"under two names differed by {math.expm1(floor):.0%}. Measure again on a quiet "
+                f"under two names differed by {_apart(floor)}. Measure again on a quiet "
                 "machine before you act on small differences."
             )
     rounds = len(analysis.sample.rounds)
@@ -201,6 +206,22 @@ def warnings_of(analysis: Analysis) -> list[str]:
         if finding.scope == "run" and (finding.voids or finding.rule in LOUD_RULES)
     ]
     return found
+
+
+def span(effect: Effect, number: Callable[[float], str] = short) -> str:
+    """The 95 % interval of a ratio, or of how few rounds there is none."""
+    if not effect.has_interval:
+        return f"({counted(effect.pairs, 'round')})"
+    return f"({number(effect.low)}{TO}{number(effect.high)})"
+
+
+def _apart(floor: float) -> str:
+    return "more than a factor of 2" if floor > TOO_NOISY else f"{math.expm1(floor):.0%}"
+
+
+def noise(floor: float) -> str:
+    """A floor in percent; one that hides all is no number."""
+    return "too noisy to tell" if floor > TOO_NOISY else f"{math.expm1(floor):.1%}"
 
 
 def beside(effect: Effect | None, verdict: Verdict | None, other: str) -> str:

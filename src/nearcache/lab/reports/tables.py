@@ -6,7 +6,6 @@ void or not firm is :class:`Grey`, whoever is best of a column :class:`Strong`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -21,7 +20,7 @@ from nearcache.lab.reports.textplots import sparkline, swing_of
 from nearcache.lab.rules import badge
 from nearcache.lab.sample import Cell, Entry
 from nearcache.lab.units import NOTHING, Scale, counted, quantity, scale_for, short, times
-from nearcache.lab.verdict import TIMES, TO
+from nearcache.lab.verdict import TIMES, noise, span
 from nearcache.lab.views import Grey, Strong, Table, charted
 
 NONE = Grey(NOTHING)
@@ -79,13 +78,14 @@ class Sheet:
 
     @property
     def has_spread(self) -> bool:
-        """Are there single samples, or only what the rounds count as?"""
-        return any(row.cell.count for row in self.rows)
+        """Are there several samples in a round, or only what the rounds count as?"""
+        return any(row.cell.count > sum(map(len, row.cell.points.values())) for row in self.rows)
 
     @property
     def counts_otherwise(self) -> bool:
         """Does a round count as something else than the median of its samples?"""
-        return self.as_rate or not all(row.cell.count for row in self.rows)
+        every_call = self.has_spread and all(row.cell.count for row in self.rows)
+        return self.as_rate or not every_call
 
 
 def sheets(analysis: Analysis) -> list[Sheet]:
@@ -115,7 +115,9 @@ def overview(analysis: Analysis, wanted: Sequence[Sheet]) -> Table:
     titles = analysis.sample.about["payloads"]
     # Titles have commas of their own.
     legend = "; ".join(f"{name} {titles[name]}" for name in letters if titles.get(name) != name)
-    title = "Median of the rounds; less is better" + ", except of /s" * _has_rates(wanted)
+    title = "Median of the rounds"
+    if any(sheet.ranked for sheet in wanted):
+        title += "; less is better" + ", except of /s" * _has_rates(wanted)
     return Table(title=title, head=head, rows=rows, note=legend)
 
 
@@ -179,7 +181,7 @@ def columns_of(sheet: Sheet) -> dict[str, Column]:
         columns["each"] = lambda row: scale.text(row.cost)
     if sheet.has_spread:
         columns |= {
-            "median": lambda row: _spread(row, scale, "median") + "*" * (row.cell.batch > 1),
+            **_middle(sheet),
             "mean": lambda row: _spread(row, scale, "mean"),
             "P90": lambda row: _firm(_spread(row, scale, "p90"), row.p90_is_firm),
             "P99": lambda row: _firm(_spread(row, scale, "p99"), row.p99_is_firm),
@@ -187,7 +189,8 @@ def columns_of(sheet: Sheet) -> dict[str, Column]:
             "s.d.": lambda row: _spread(row, scale, "stdev"),
         }
     baseline = sheet.analysis.baseline
-    columns[against(sheet.analysis)] = lambda row: ratio_text(row, baseline)
+    if sheet.ranked:
+        columns[against(sheet.analysis)] = lambda row: ratio_text(row, baseline)
     if any(row.entry.stored.get(sheet.payload) for row in rows):
         columns["bytes"] = lambda row: stored_text(row.entry, sheet.payload)
     swing = swing_of([course(row.cell) for row in rows])
@@ -198,6 +201,17 @@ def columns_of(sheet: Sheet) -> dict[str, Column]:
         if any(getattr(row.cell, name) for row in rows):
             columns[name] = lambda row, name=name: f"{getattr(row.cell, name):,}"  # type: ignore[misc]
     return columns
+
+
+def _middle(sheet: Sheet) -> dict[str, Column]:
+    """The median of the rounds, as everywhere; where a round counts otherwise, P50 of all calls."""
+    if sheet.counts_otherwise:
+        return {"P50": lambda row: _spread(row, sheet.scale, "median") + _batched(row)}
+    return {"median": lambda row: sheet.scale.text(row.cost) + _batched(row)}
+
+
+def _batched(row: Row) -> str:
+    return "*" * (row.cell.batch > 1)
 
 
 def _void(row: Row, text: str) -> str:
@@ -236,7 +250,7 @@ def ratio_text(row: Row, baseline: str) -> str:
     if row.verdict == "same":
         return Grey("same")
     effect = row.effect
-    text = f"{times(effect.ratio)} ({times(effect.low)}{TO}{times(effect.high)})"
+    text = f"{times(effect.ratio)} {span(effect, times)}"
     return Grey(text + "?") if row.verdict == "unclear" else text
 
 
@@ -250,7 +264,7 @@ def _cell_note(sheet: Sheet) -> str:
     reasons = dict.fromkeys(row.void for row in sheet.rows if row.void)
     notes = [f"void: {reason}" for reason in reasons]
     notes += [f"* timed in batches of {batch}: the spread is that of batch means"] * (batch > 1)
-    if not _is_short(sheet.analysis):
+    if sheet.ranked and not _is_short(sheet.analysis):
         notes.append(f"ratio: to {sheet.analysis.baseline}")
     if sheet.counts_otherwise and sheet.has_spread:
         notes.append("each: what a round counts as, not the median of its samples")
@@ -382,14 +396,14 @@ def place_line(analysis: Analysis) -> str:
 def floors_line(analysis: Analysis) -> str:
     """How far one configuration under two names was apart; empty if there was no twin."""
     return "; ".join(
-        f"{kind_name(kind)} {math.expm1(floor):.1%}{_of_operations(analysis, kind)}"
+        f"{kind_name(kind)} {noise(floor)}{_of_operations(analysis, kind)}"
         for kind, floor in analysis.floors.items()
     )
 
 
 def _of_operations(analysis: Analysis, kind: str) -> str:
     own = [
-        f"{operation} {math.expm1(floor):.1%}"
+        f"{operation} {noise(floor)}"
         for (of_kind, operation), floor in analysis.operation_floors.items()
         if of_kind == kind
     ]
@@ -415,7 +429,7 @@ def claims(analysis: Analysis) -> Table | None:
             claim.text,
             f"{short(claim.published)}{TIMES}",
             today(claim),
-            claim.word,
+            word_of(claim),
             claim.why or NONE,
         ]
         for claim in found
@@ -428,11 +442,16 @@ def claims(analysis: Analysis) -> Table | None:
     )
 
 
+def word_of(claim: ClaimResult) -> str:
+    """Beside "the seed said", the word "same" would be read as "as the seed"."""
+    return "no difference" if claim.word == "same" else claim.word
+
+
 def today(claim: ClaimResult) -> str:
     if claim.effect is None:
         return NONE
     effect = claim.effect
-    return f"{times(effect.ratio)}{TIMES} ({times(effect.low)}{TO}{times(effect.high)})"
+    return f"{times(effect.ratio)}{TIMES} {span(effect, times)}"
 
 
 def rank_groups(analysis: Analysis) -> list[list[str]]:

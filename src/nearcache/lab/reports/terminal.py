@@ -217,7 +217,7 @@ def said_of(claim: ClaimResult) -> str:
     if claim.effect is None:
         return f"{then}; {claim.word} here" + (f": {claim.why}." if claim.why else ".")
     known = f" Known: {claim.why}." if claim.why else ""
-    return f"{then}; here {tables.today(claim)}: {claim.word}.{known}"
+    return f"{then}; here {tables.today(claim)}: {tables.word_of(claim)}.{known}"
 
 
 def _rest(sentences: Sequence[str]) -> list[RenderableType]:

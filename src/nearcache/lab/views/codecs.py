@@ -8,11 +8,12 @@ from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.fidelity import EXACT, fates_in
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Entry, Series
+from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import NOTHING, quantity, short
 from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Grid, Line, Table, Views
 from nearcache.lab.views.break_even import grids, model_sentences, thresholds
-from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of
+from nearcache.lab.views.reading import cell_of, compared, compared_all, measure_of, point_of
 
 LIBRARIES = ("django-redis-", "nearcache-")
 SHOWN_FATE = 22  # characters of a cell of the table of types
@@ -128,12 +129,13 @@ def _fullest(analysis: Analysis) -> str:
 def _pairs(analysis: Analysis) -> Table | None:
     """The experiment's own questions, payload by payload: a mean hides what fits what."""
     payloads = list(analysis.sample.about["payloads"])
+    pairs = [pair for found in analysis.sample.about["contrasts"].values() for pair in found]
+    judged = compared_all(analysis, [(a, b) for a, b in pairs], "get", payloads)
     rows = []
-    for pairs in analysis.sample.about["contrasts"].values():
-        for a, b in pairs:
-            cells = [_compared(analysis, a, b, payload) for payload in payloads]
-            if any(cell != NOTHING for cell in cells):
-                rows.append([_pair(a, b), *cells])
+    for a, b in pairs:
+        cells = [_compared(judged.get((a, b, payload))) for payload in payloads]
+        if any(cell != NOTHING for cell in cells):
+            rows.append([_pair(a, b), *cells])
     if not rows:
         return None
     return Table(
@@ -141,7 +143,7 @@ def _pairs(analysis: Analysis) -> Table | None:
         head=["", *payloads],
         rows=rows,
         note="Below 1: the first is faster. same: within the noise of this run. ?: larger, but the "
-        "interval includes none.",
+        "interval includes none, or the rounds are too few. All are judged together (Holm).",
     )
 
 
@@ -152,8 +154,7 @@ def _pair(a: str, b: str) -> str:
     return f"{a} / {b.removeprefix(library)}"
 
 
-def _compared(analysis: Analysis, a: str, b: str, payload: str) -> str:
-    found = compared(analysis, a, b, "get", payload)
+def _compared(found: tuple[Effect, Verdict] | None) -> str:
     if found is None:
         return NOTHING
     effect, verdict = found

@@ -8,7 +8,7 @@ from nearcache.lab.analysis import Analysis
 from nearcache.lab.sample import Entry, distribution_of
 from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import NOTHING, quantity, short
-from nearcache.lab.verdict import TO
+from nearcache.lab.verdict import span
 from nearcache.lab.views import Chart, Line, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of
 
@@ -114,8 +114,8 @@ def _page_cache(analysis: Analysis, entry: Entry, found: Compared) -> list[str]:
     if cached is None or uncached is None:
         return []
     how = entry.facts.get("uncached reads", NOTHING)
-    text = f"Small reads of {entry.name} take {_ratio(*cached)} times those of {analysis.baseline}"
-    text += f" when the page cache answers and {_ratio(*uncached)} times when it does not ({how})"
+    text = f"Small reads of {entry.name} beside {analysis.baseline}: {_times(*cached)} when the "
+    text += f"page cache answers and {_times(*uncached)} when it does not ({how})"
     return [f"{text}: a benchmark with small files measures the first, and that is memory."]
 
 
@@ -154,9 +154,14 @@ def _shown(analysis: Analysis) -> list[str]:
 
 def _ratio(effect: Effect, verdict: Verdict) -> str:
     if verdict == "same":
-        return "1 (the same)"
+        return "the same"
     mark = "?" if verdict == "unclear" else ""
-    return f"{short(effect.ratio)} ({short(effect.low)}{TO}{short(effect.high)}){mark}"
+    return f"{short(effect.ratio)}{mark} {span(effect)}"
+
+
+def _times(effect: Effect, verdict: Verdict) -> str:
+    text = _ratio(effect, verdict)
+    return text if verdict == "same" else f"{text} times the time"
 
 
 def _listed(names: Sequence[str]) -> str:

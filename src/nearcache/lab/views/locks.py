@@ -17,7 +17,8 @@ from nearcache.lab.subjects.lock_rules import (
     TWO_LOCKS,
     UNTOLD,
 )
-from nearcache.lab.units import MICRO, NOTHING, quantity, short, us
+from nearcache.lab.subjects.locks import RECOVERY_S
+from nearcache.lab.units import MICRO, NOTHING, counted, quantity, short, us
 from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of
@@ -172,13 +173,14 @@ def _on_top(analysis: Analysis, bare: str) -> list[str]:
 
 def _lost(analysis: Analysis) -> list[str]:
     never = [
-        entry.name
+        f"{entry.name} ({counted(cell.calls, 'try', 'tries')})"
         for entry in analysis.contenders
         if (cell := cell_of(analysis, entry.name, "recover", NO_PAYLOAD)) and not cell.count
     ]
     if not never:
         return []
-    return [f"After a holder was killed nobody got the lock of {', '.join(never)} any more."]
+    limit = quantity(RECOVERY_S * 1e9, "ns")
+    return [f"After a holder was killed nobody got the lock of {', '.join(never)} within {limit}."]
 
 
 def _shared(analysis: Analysis) -> list[str]:

@@ -6,6 +6,7 @@ that asks here cannot lead with numbers that broke a rule.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 
 from nearcache.lab.analysis import Analysis
@@ -44,6 +45,26 @@ def compared(
         return None
     entries = analysis.sample.candidates
     return analysis.judged(entries[a], entries[b], first.points, second.points)
+
+
+def compared_all(
+    analysis: Analysis, pairs: Sequence[tuple[str, str]], operation: str, payloads: Sequence[str]
+) -> dict[tuple[str, str, str], tuple[Effect, Verdict]]:
+    """A table of comparisons, judged as one family: of forty, two differ by luck at 5 %."""
+    asked = []
+    for a, b in pairs:
+        for payload in payloads:
+            cells = [cell_of(analysis, name, operation, payload) for name in (a, b)]
+            if cells[0] is not None and cells[1] is not None:
+                asked.append(((a, b, payload), cells[0].points, cells[1].points))
+    entries = analysis.sample.candidates
+    family = [(entries[a], entries[b], of_a, of_b) for (a, b, _), of_a, of_b in asked]
+    judged = analysis.judge_all(family, operation)
+    return {
+        where: found
+        for (where, _, _), found in zip(asked, judged, strict=True)
+        if found is not None
+    }
 
 
 def verdict_of(

@@ -10,7 +10,7 @@ from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Entry
 from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import NOTHING, quantity
-from nearcache.lab.verdict import beside
+from nearcache.lab.verdict import beside, span
 from nearcache.lab.views import Chart, Line, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of, verdict_of
 from nearcache.lab.workloads.blobs import BLOBS
@@ -111,7 +111,8 @@ def _layers(analysis: Analysis, payload: str) -> Table:
         if costs[0] is not None and costs[1] is not None:
             found = compared(analysis, upper, lower, "read", payload)
             sure = found is not None and found[1] in ("faster", "slower")
-            difference = _signed(costs[0] - costs[1])
+            # A layer takes no negative time: what is in the noise has no number.
+            difference = _time(costs[0] - costs[1]) if sure and costs[0] > costs[1] else NOTHING
             rows.append([what, f"{upper} - {lower}", difference, "" if sure else "in the noise"])
     whole = point_of(analysis, "pg-prepared", "read", payload)
     decoding = _decoding(analysis, "pg-prepared", payload)
@@ -242,7 +243,7 @@ def _words(analysis: Analysis, a: str, b: str, operation: str, payload: str) -> 
     if verdict == "same":
         return "same"
     mark = "?" if verdict == "unclear" else ""
-    return f"{effect.ratio:.2f} ({effect.low:.2f}\N{EN DASH}{effect.high:.2f}){mark}"
+    return f"{effect.ratio:.2f}{mark} {span(effect)}"
 
 
 def _decoding(analysis: Analysis, name: str, payload: str) -> float | None:
@@ -271,7 +272,3 @@ def _is_on_disk(entry: Entry) -> bool:
 
 def _time(cost_ns: float | None) -> str:
     return NOTHING if cost_ns is None else quantity(cost_ns, "ns")
-
-
-def _signed(cost_ns: float) -> str:
-    return f"-{quantity(-cost_ns, 'ns')}" if cost_ns < 0 else quantity(cost_ns, "ns")
