@@ -105,7 +105,7 @@ def test_what_an_emptied_cache_does_to_a_lock_is_tried(sample: Sample) -> None:
 def test_views_say_what_was_tried_and_found(sample: Sample) -> None:
     shown = views(Quiet(sample))
     said = " ".join(shown.sentences)
-    assert "nobody got the lock of seed-decorator any more" in said
+    assert "nobody got the lock of seed-decorator (" in said
     assert "seed-decorator: two functions with equal arguments wait for each other" in said
     assert "After FLUSHALL a second one comes in" in said
     assert "the holder of add-spin is never told" in said
