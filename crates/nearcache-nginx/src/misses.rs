@@ -158,7 +158,11 @@ impl Misses {
             return Judgement { unsampled, ..plainly(forbidden) };
         };
         let judgement = match forbidden {
-            Some(why) => plainly(Some(why)),
+            // A lock makes requests wait for each other, even if nothing will be stored.
+            Some(why) => Judgement {
+                waited_us: overlaps(request, &before).then(|| waited_in_vain(request)).flatten(),
+                ..plainly(Some(why))
+            },
             None => self.by_past(request, status, &before),
         };
         self.remember(request, status, verdict, before);
@@ -324,11 +328,12 @@ fn overlaps(request: &Request<'_>, before: &Seen) -> bool {
         .is_some_and(|began| began.saturating_add(request.slack_us) < before.busy_until_us)
 }
 
-/// A HIT that began before its copy was stored has waited for it.
+/// A HIT that began before its copy was stored has waited for it, until nginx looked again.
 fn waited_for_copy(request: &Request<'_>, before: &Seen) -> Option<u64> {
     let began_us = request.began_us?.saturating_add(request.slack_us);
     let waited_us = u64::try_from(before.stored_us.saturating_sub(began_us)).ok()?;
-    (before.has(STORED | FETCHED) && waited_us > 0).then(|| waited_us.min(request.took_us()))
+    let waited_us = waited_us.next_multiple_of(LOCK_LOOKS_US).min(request.took_us());
+    (before.has(STORED | FETCHED) && waited_us > 0).then_some(waited_us)
 }
 
 /// A fetch beside another that began long after the request did: the lock's time was over.

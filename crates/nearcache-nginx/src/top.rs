@@ -101,6 +101,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
         #[test]
         fn weights_are_bounds(stream in prop::collection::vec((0u64..9000, 0u64..50), 0..12_000)) {
             let (top, truth) = fed(stream.into_iter());

@@ -221,7 +221,20 @@ fn a_hit_that_began_before_its_copy_was_there_has_waited() {
         Line(1002.000, 0.9, "HIT", "/a", ""),
     ];
     let waits = total(&told(options(), &lines)).lock_waits;
-    assert_eq!((waits.requests, waits.us), (1, 800_000));
+    // Until nginx looked again, which it does every 0.5 s: not only until the copy was there.
+    assert_eq!((waits.requests, waits.us), (1, 900_000));
+}
+
+#[test]
+fn a_lock_makes_requests_wait_also_for_what_is_never_stored() {
+    let log = [(1000.1, 0.1), (1000.6, 0.6), (1001.1, 1.1)].map(|(end, took)| {
+        format!(
+            r#"{{"msec":"{end}","request_time":"{took}","upstream_response_time":"0.1","upstream_cache_status":"MISS","request_uri":"/me","request_method":"GET","upstream_http_set_cookie":"s=1"}}"#
+        )
+    });
+    let tally = total(&read(options(), "json", log.join("\n").as_bytes()));
+    assert_eq!(reasons(&tally), [("set_cookie", 3)]);
+    assert_eq!((tally.lock_waits.requests, tally.lock_waits.us), (2, 1_500_000));
 }
 
 #[test]
