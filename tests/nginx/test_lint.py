@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nearcache.cli import main
+from nearcache.errors import NginxError
 from nearcache.nginx.configuration import Version, read_configuration
 from nearcache.nginx.lint import NAMES, Examined, lint
 from nearcache.nginx.lint.model import Directory
@@ -340,3 +345,26 @@ def test_set_args_is_forwarded_and_keyed(start_nginx: StartNginx, upstream: Upst
     )
     assert nginx.fill("/a?utm=1&q=2").body == b"/a?q=2"
     assert nginx.get("/a?q=2&x=3").cache == "HIT"
+
+
+PIECES = re.findall(r"\s+|[;{}]|[^\s;{}]+", GOOD)
+MORE_PIECES = PIECES + re.findall(r"\s+|[;{}]|[^\s;{}]+", " ".join(case[2] for case in CASES))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, len(PIECES) - 1), st.none() | st.sampled_from(sorted(set(MORE_PIECES)))
+        ),
+        max_size=6,
+    )
+)
+def test_whatever_is_broken_in_it_is_judged_or_refused(
+    changes: list[tuple[int, str | None]],
+) -> None:
+    pieces = list(PIECES)
+    for at, piece in changes:
+        pieces[at] = piece or ""
+    with contextlib.suppress(NginxError):
+        found("".join(pieces))
