@@ -11,6 +11,7 @@ VERBS = {
     "report": "Say what the cache saves and what it costs, from access logs.",
     "misses": "Say why requests miss the cache, which, and what would buy most.",
     "queries": "Report how long the values of an argument are: what a rule of length would do.",
+    "whatif": "Say what other rules would bring, by replaying logs through a model of nginx.",
     "inspect": "Show what a cache directory holds: entries, variants, RAM, duplicate bodies.",
     "purge": "Purge URLs or keys, all variants, without a module; with a receipt.",
     "agent": "Purge the caches of this host for sites on others: signed requests.",
