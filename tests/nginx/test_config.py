@@ -28,6 +28,7 @@ from nearcache.nginx.generate.spelling import parse_spelling
 from nearcache.nginx.generate.write import generate, log_format
 from nearcache.nginx.lint import Examined, lint
 from nearcache.nginx.sandbox import Sandbox, Served
+from nearcache.nginx.templates import template_of
 from tests.nginx.conftest import wait_for
 
 OLD, NEW = (1, 18, 0), (1, 22, 1)
@@ -93,6 +94,11 @@ def test_what_is_in_the_key_is_written_once_and_logged() -> None:
     assert place.full_key == "$scheme://$host/$cl_path$cl_mark$cl_args"
     assert place.upstream == "http://nearcache_app/$cl_path$cl_mark$cl_args"
     assert '"cl_key":"$cl_key"' in configuration.formats["nearcache"]
+
+
+def test_purge_knows_the_keys_of_what_was_generated() -> None:
+    (place,) = read_configuration(generate(answers(UWSGI)).text).cached
+    assert template_of(place) == "{scheme}://{host}{uri}"
 
 
 @pytest.mark.parametrize(

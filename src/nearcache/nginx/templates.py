@@ -117,13 +117,13 @@ def template_of(location: Location) -> str:
     if address:
         known |= {"proxy_host": _literal(address["host"]), "proxy_port": ""}
     at, parts = 0, []
-    for found in VARIABLE.finditer(location.key):
+    for found in VARIABLE.finditer(location.full_key):
         name = found[1] or found[2]
         if name not in known:
             raise NginxError(f"{location.place}: the key has ${name}, which no URL tells")
-        parts += [_literal(location.key[at : found.start()]), known[name]]
+        parts += [_literal(location.full_key[at : found.start()]), known[name]]
         at = found.end()
-    return check_template("".join(parts) + _literal(location.key[at:]))
+    return check_template("".join(parts) + _literal(location.full_key[at:]))
 
 
 def _literal(text: str) -> str:
