@@ -10,6 +10,10 @@
     learn.py       from a URL to its key; targets.py: whatever a user names
     agent.py       a purge for other hosts; hosts.py: here and there alike
     site_purge.py  the Django side: after the commit, on all hosts
+    configuration.py  what a configuration says about caching: directives.py is its tree,
+                   locations.py its inheritance
+    lint/          what is wrong with it; generate/: one that is right
+    sandbox.py     a private nginx with a scripted application, for proofs
 
 Nothing here writes into a cache directory but ``purge``, and that only into entries
 whose key and checksum were verified.
