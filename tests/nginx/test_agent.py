@@ -50,7 +50,6 @@ def agent(nginx: Nginx) -> Iterator[Agent]:
 
 
 def serving(server: Agent) -> Iterator[Agent]:
-    # A request that is signed in the second of the start counts as one after it.
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nearcache.cli import main
 from nearcache.errors import NginxError
-from nearcache.nginx.bodies import Bodies, Evidence, compare_bodies
+from nearcache.nginx.bodies import Bodies, BodyReader, Evidence, compare_bodies
 from nearcache.nginx.cachedir import CacheDir
 from nearcache.nginx.keys import name_of
 from nearcache.nginx.layout import LAYOUTS
@@ -114,8 +114,6 @@ def test_empty_bodies_are_not_compared(tmp_path: Path) -> None:
 def test_reading_is_paced(tmp_path: Path) -> None:
     store(tmp_path, "http://h/1", b"x" * 1_000_000)
     slept: list[float] = []
-    from nearcache.nginx.bodies import BodyReader
-
     with CacheDir(tmp_path) as directory:
         reader = BodyReader(2_000_000, sleep=slept.append)
         list(directory.walk(read=reader))
