@@ -228,6 +228,12 @@ def test_a_coroutine_under_a_transaction_waits_for_its_commit(nginx: Nginx) -> N
     assert result.files == 1
 
 
+def test_a_cache_that_is_empty_yet_is_no_failure(tmp_path: Path) -> None:
+    for known in ({}, {"levels": "1:2"}, {"levels": "1:2", "key": "{uri}"}):
+        with configured(caches=[{"path": str(tmp_path)} | known]):
+            assert [each.state for each in purge_url("/a").outcomes] == ["nothing"]
+
+
 def test_without_settings_nothing_happens_and_check_says_so() -> None:
     with configured():
         assert purge_url("https://example.com/").ok

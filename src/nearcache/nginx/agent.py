@@ -41,6 +41,7 @@ logger = logging.getLogger("nearcache.nginx.agent")
 
 CONNECTIONS = 16
 REQUEST_S = 10.0  # to send it
+DRAIN_S = 0.2
 LARGEST_BODY = 1 << 20
 BELIEVED_S = 30  # how far two clocks may differ
 MOST_NONCES = 100_000
@@ -189,6 +190,10 @@ class Handler(BaseHTTPRequestHandler):
             super().handle()
         else:
             self.connection.sendall(b"HTTP/1.0 429 Too Many Requests\r\nRetry-After: 5\r\n\r\n")
+            # Closed with something unread, the kernel would reset it, and the answer be lost.
+            self.connection.settimeout(DRAIN_S)
+            with contextlib.suppress(OSError):
+                self.connection.recv(LARGEST_BODY)
 
     def finish(self) -> None:
         self._cut.cancel()

@@ -151,10 +151,17 @@ def read_open(descriptor: int, name: str) -> CacheFile:
     status = os.fstat(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead into the page cache
     first = os.pread(descriptor, FIRST_READ, 0)
-    needed = min(_head_ends(first), status.st_size)
+    try:
+        entry = parse(name, first, status)
+        needed = entry.body_start
+    except NotACacheFile:
+        # Perhaps its key is longer than what was read.
+        needed = _head_ends(first)
+        if min(needed, status.st_size) <= len(first):
+            raise
     if needed > len(first):
-        first = os.pread(descriptor, needed, 0)
-    return parse(name, first, status)
+        entry = parse(name, os.pread(descriptor, min(needed, status.st_size), 0), status)
+    return entry
 
 
 def _marked(first: bytes) -> list[Layout]:

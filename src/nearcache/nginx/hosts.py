@@ -120,7 +120,8 @@ class LocalCache:
 
     def _purge(self, wanted: Wanted, timeout_s: float) -> Outcome:
         with CacheDir(self.path, follow=False) as directory:
-            if self.levels is None and not refuse_what_is_no_cache(directory):
+            known = self.levels is not None and bool(self.templates)
+            if not known and not refuse_what_is_no_cache(directory):
                 return Outcome(self.name, "nothing")
             targets = self._targets(directory)
             keys, troubles = _keys(targets, wanted)

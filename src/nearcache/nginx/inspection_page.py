@@ -24,6 +24,7 @@ from nearcache.nginx.text import (
 
 SHARES = (("10 %", 0.1), ("half", 0.5), ("90 %", 0.9), ("99 %", 0.99))
 TOP_GROUPS = 12
+MUCH = 0.05  # of all pages
 
 
 def inspection_page(seen: Inspection) -> Page:
@@ -96,7 +97,8 @@ def _pressure(seen: Inspection) -> str:
     lately = seen.ram.recently_evicted
     if lately is None:
         return NOTHING
-    return f"{count(lately)} pages" + ("; the host has too little RAM for it" if lately else "")
+    is_much = lately > MUCH * seen.ram.pages
+    return f"{count(lately)} pages" + ("; the host has too little RAM for it" if is_much else "")
 
 
 def _spread(name: str, spread: Spread, shown: Callable[[float | None], str]) -> tuple[str, ...]:

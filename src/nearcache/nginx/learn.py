@@ -114,7 +114,7 @@ def learn(directory: CacheDir, count: int = SAMPLED) -> Learned:
 
 
 def _rate(pattern: re.Pattern[str], before: Counter[str], whole: int) -> float:
-    return sum(number for text, number in before.items() if pattern.fullmatch(text)) / whole
+    return sum(number for text, number in before.items() if pattern.fullmatch(text)) / max(1, whole)
 
 
 def resolve(

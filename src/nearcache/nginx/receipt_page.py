@@ -33,7 +33,7 @@ def receipt_page(
         title=f"purge of {receipts[0].root}",
         sentences=[_sentence(receipt, again) for again, receipt in enumerate(receipts)],
         parts=[*_parts(receipts), *_proved(proofs)],
-        notes=[note for receipt in receipts for note in _notes(receipt)] + list(_keys(chosen)),
+        notes=[*_keys(chosen), *(note for receipt in receipts for note in _notes(receipt))],
     )
 
 
@@ -109,7 +109,7 @@ def _notes(receipt: Receipt) -> Iterator[str]:
         yield f"... and {count(receipt.refusals - SHOWN_REFUSALS)} more refused"
     if receipt.counts["vanished"]:
         yield f"{plural(receipt.counts['vanished'], 'file')} vanished before it could be purged"
-    if receipt.over:
+    if receipt.over and not receipt.files:
         yield f"{plural(receipt.over, 'file')} of these keys had expired already"
     if not receipt.complete:
         yield "the time was over before all files were looked at: this is NOT complete"

@@ -163,7 +163,7 @@ def _purge(order: Order, directory: CacheDir, log: _Log) -> int:
         files_per_second=order.pace,
         owner=_user_id(order.owner),
         before=prover.remember if prover else None,
-        each=log.write,
+        each=log.add,
     )
     selects = selected_by(order.match, order.regex)
 
@@ -173,15 +173,24 @@ def _purge(order: Order, directory: CacheDir, log: _Log) -> int:
         keys = [each.key for each in chosen]
         return purger.purge_keys(keys, targets.levels, thorough=order.thorough)
 
-    receipts = [act()]
+    receipts = [_interruptible(act, log)]
     if order.again_after is not None and not order.dry_run:
         purger.before = None
         time.sleep(order.again_after)
-        receipts.append(act())
+        receipts.append(_interruptible(act, log))
     log.close(receipts)
     proofs = prover.ask(receipts[0].began) if prover and not order.dry_run else []
     _show(order, receipts, chosen, proofs, targets)
     return _exit_code(receipts, proofs)
+
+
+def _interruptible(act: Callable[[], Receipt], log: _Log) -> Receipt:
+    try:
+        return act()
+    except KeyboardInterrupt:
+        raise NginxError(
+            f"interrupted when {log.lines} files were done; doing it again does the rest"
+        ) from None
 
 
 def _targets(order: Order, directory: CacheDir) -> Targets:
@@ -272,12 +281,12 @@ def _as_json(each: Resolved) -> dict[str, Any]:
 
 
 class _Log:
-    """``--receipt FILE``: each line is on the disk before the next file is purged."""
+    """``--receipt FILE``: each line is written before the next file is purged."""
 
     def __init__(self, order: Order) -> None:
         self.path = order.receipt
         self.order = order
-        self.write: Callable[[Purged], None] | None = None
+        self.lines = 0
         self._file: TextIO | None = None
 
     def __enter__(self) -> Self:
@@ -291,12 +300,15 @@ class _Log:
             self._file = os.fdopen(os.open(self.path, flags, 0o600), "w")
         except OSError as error:
             raise NginxError(f"--receipt {self.path}: {error.strerror}") from error
-        self.write = lambda line: self._append({"file": asdict(line)})
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._file:
             self._file.close()
+
+    def add(self, line: Purged) -> None:
+        self.lines += 1
+        self._append({"file": asdict(line)})
 
     def close(self, receipts: Sequence[Receipt]) -> None:
         """The sums; lines of files stand before them."""
