@@ -367,10 +367,11 @@ impl Fact {
         let after_us = asked.start_us - self.fetch_began_us;
         let was_fetched = self.fetch_began_us != 0 && after_us > 0;
         if was_fetched && asked.logged == CacheStatus::Miss && self.last_life <= LONGEST_LIFE {
-            // A second for the fetch itself; ten minutes are the least `inactive` in use.
+            // A second more than the fetch took; ten minutes are the least `inactive` in use.
             let fresh_us = i64::from(self.last_life.min(600)) * 1_000_000;
-            let fetch_us = i64::from(asked.upstream_us.min(60_000_000)) + 1_000_000;
-            self.missed_fresh |= after_us > fetch_us && after_us < fresh_us;
+            let fetch_us = if asked.upstream_us == NOT_ASKED { 0 } else { asked.upstream_us };
+            let known_us = i64::from(fetch_us) + 1_000_000;
+            self.missed_fresh |= (known_us..fresh_us).contains(&after_us);
         }
         if was_fetched && bytes > 0 && self.version > 0 {
             let refetch = &mut refetches
@@ -395,7 +396,7 @@ impl Fact {
 /// The key as text, with the host where the log has it apart.
 fn spell(request: &Request<'_>, out: &mut Vec<u8>) {
     out.clear();
-    if request.record.text(Field::Key).is_none()
+    if request.record.text(Field::Key).is_none_or(<[u8]>::is_empty)
         && let Some(host) = request.record.text(Field::Host)
     {
         if let Some(scheme) = request.record.text(Field::Scheme) {
