@@ -409,3 +409,90 @@ class NginxLog:
         """The log has ended. More may be fed nevertheless."""
     def result(self) -> NginxResult:
         """What was found so far."""
+
+class NginxTraceFacts(TypedDict):
+    lines: int
+    bad: int
+    bad_examples: list[tuple[int, str]]
+    says: dict[str, bool]  # as `NginxResult.says`
+    requests: int  # that a cache took part in, or may have
+    logged: dict[str, int]  # of them, by cache status; "?": the line does not say
+    uncached: int  # status "-"
+    unusable: int  # without time or URL
+    kept_requests: int  # in the sample
+    kept_keys: int
+    rate: float  # the share of keys that is sampled; 1.0: all
+    first_us: int | None  # when the first and the last request began
+    last_us: int | None
+    usual_ttl_s: int | None  # the commonest lifetime of responses
+    never_stored_keys: int  # missed again while a copy should have been fresh, and never in the cache
+    refetches: list[tuple[float, int, int]]
+    """Fetches of a key by the time since the fetch before: (mean seconds, how many, of these with
+    another size)."""
+
+class NginxAnswered(TypedDict):
+    requests: dict[str, int]  # by modelled status
+    bytes: dict[str, int]
+    logged: dict[str, dict[str, int]]  # logged status -> modelled status -> requests
+    logged_bytes: dict[str, int]
+
+class NginxOutcome(TypedDict):
+    """What one set of rules gives. Of the sample, not scaled up."""
+
+    all: NginxAnswered
+    settled: NginxAnswered  # of requests from `settled_us` on
+    uncached: int  # neither GET nor HEAD, or a location without a cache
+    fetches: int
+    upstream_us: int  # of all fetches
+    saved_us: int  # that answers from the cache would have taken
+    lock_waits: int
+    lock_wait_us: int
+    ages: list[tuple[float, int]]  # settled answers from the cache by age: (mean seconds, how many)
+    oldest_us: int
+    outdated: int  # of them, those that a fetch by another request is known to have made old
+    peak_bytes: int  # on the disk, in blocks
+    end_bytes: int
+    peak_nodes: int
+    removed_inactive: int
+    removed_for_room: int
+    keys: int
+    merged: int  # keys that rules made one with others
+    one_hit: int  # keys that were asked for once
+    residuals: float  # sum over keys of (served - hit ratio * requests) squared
+
+class NginxTrace:
+    """A log kept for replays through a model of nginx's cache: 32 bytes a request, keys once.
+
+    No bytes raise. Beyond the bounds keys are sampled by hash. Thread-safe; one call at a time works.
+    """
+
+    def __new__(
+        cls,
+        log_format: str,
+        *,
+        key: str | None = None,
+        locations: Sequence[tuple[str, str]] = (),
+        valid: Sequence[tuple[Sequence[tuple[int | None, int]] | None, Sequence[str]]],
+        sample_by: str = "",
+        max_keys: int = 1_000_000,
+        max_requests: int = 8_000_000,
+    ) -> NginxTrace:
+        """Raises NginxError if the format, a location or a rule cannot be used.
+
+        Args:
+            log_format, key, locations: as of :class:`NginxLog`.
+            valid: for each location, and as the last for what matches none: ``*_cache_valid`` as
+                (status or None for any, seconds), or None if not known; and ``*_ignore_headers``.
+            sample_by: all rules for keys that will be replayed, with semicolons between.
+        """
+    def feed(self, data: Buffer) -> None:
+        """Takes the next bytes of the log, cut anywhere. Others run meanwhile (no GIL)."""
+    def finish(self) -> None:
+        """The log has ended: now it can be replayed."""
+    def facts(self) -> NginxTraceFacts: ...
+    def replay(self, rules: dict[str, Any]) -> NginxOutcome:
+        """What nginx would have done under these rules; see `nginx.whatif_rules.replay_rules`.
+
+        Raises NginxError for a rule for keys that there is not, KeyError, TypeError and ValueError
+        for a dict of another shape.
+        """

@@ -183,7 +183,7 @@ impl State {
     }
 }
 
-fn kinds(locations: &[(String, String)]) -> Result<Vec<(Kind, String)>, PatternError> {
+pub(crate) fn kinds(locations: &[(String, String)]) -> Result<Vec<(Kind, String)>, PatternError> {
     locations.iter().map(|(kind, pattern)| Ok((Kind::parse(kind)?, pattern.clone()))).collect()
 }
 
@@ -209,7 +209,7 @@ fn valid(
     Ok(Some(valid))
 }
 
-fn ignored(headers: &[String]) -> Result<u32, String> {
+pub(crate) fn ignored(headers: &[String]) -> Result<u32, String> {
     headers.iter().try_fold(0, |bits, name| {
         let field = match name.to_ascii_lowercase().as_str() {
             "set-cookie" => Field::SetCookie,
@@ -225,7 +225,10 @@ fn ignored(headers: &[String]) -> Result<u32, String> {
     })
 }
 
-fn subject(argument: Option<&str>, path_part: Option<usize>) -> PyResult<Option<Subject>> {
+pub(crate) fn subject(
+    argument: Option<&str>,
+    path_part: Option<usize>,
+) -> PyResult<Option<Subject>> {
     match (argument, path_part) {
         (Some(_), Some(_)) => Err(PyValueError::new_err("argument or path_part, not both")),
         (_, Some(0)) => Err(PyValueError::new_err("parts of the path count from 1")),
@@ -247,15 +250,16 @@ fn about_lines(state: &State, result: &Bound<'_, PyDict>) -> PyResult<()> {
     result.set_item("backwards", pass.backwards)?;
     result.set_item("left_out", pass.left_out)?;
     result.set_item("gave_up", pass.gave_up())?;
-    result.set_item("says", says(result.py(), pass)?)?;
+    result.set_item("says", said(result.py(), pass.said)?)?;
     result.set_item("fetch_from", fetch_from(pass))?;
     Ok(())
 }
 
-fn says<'py>(py: Python<'py>, pass: &LogPass) -> Dict<'py> {
+/// Of the bits of all fields that were there.
+pub(crate) fn said<'py>(py: Python<'py>, bits: u32) -> Dict<'py> {
     let says = PyDict::new(py);
     for (name, fields) in SAID {
-        says.set_item(name, fields.iter().any(|field| pass.said & field.bit() != 0))?;
+        says.set_item(name, fields.iter().any(|field| bits & field.bit() != 0))?;
     }
     Ok(says)
 }

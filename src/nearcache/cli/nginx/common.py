@@ -221,7 +221,7 @@ def read_logs(request: Request, show: Callable[[Reading], None]) -> None:
     if request.follow:
         _follow(request, reading, show)
     else:
-        for chunk in _with_progress(reading.logs):
+        for chunk in with_progress(reading.logs):
             reading.log.feed(chunk)
         reading.log.finish()
         _check(reading, request)
@@ -239,7 +239,7 @@ def _open(request: Request) -> Reading:
     from nearcache.nginx.site import parse_location
 
     site = _site(request)
-    logs = Logs(_files(request, site), following=request.follow)
+    logs = Logs(files_of(request, site), following=request.follow)
     beginning = logs.peek()
     if not beginning:
         raise NginxError("; ".join(logs.troubles) or f"{', '.join(logs.names)}: no lines")
@@ -281,7 +281,7 @@ def _site(request: Request) -> Site:
     return site_of(read_configuration(request.config), request.host)
 
 
-def _files(request: Request, site: Site) -> list[str]:
+def files_of(request: Request, site: Site) -> list[str]:
     """What was named; else the logs of the configuration; else where nginx logs usually are."""
     from nearcache.nginx.logs import USUAL_PLACE
 
@@ -316,7 +316,7 @@ def _follow(request: Request, reading: Reading, show: Callable[[Reading], None])
     show(reading)
 
 
-def _with_progress(logs: Logs) -> Iterator[bytes]:
+def with_progress(logs: Logs) -> Iterator[bytes]:
     """The chunks; with a bar on a terminal, by bytes as they lie on the disk."""
     console = Console(stderr=True)
     if not console.is_terminal:

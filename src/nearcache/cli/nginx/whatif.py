@@ -1,0 +1,276 @@
+"""``nearcache nginx whatif``: what other rules would bring, by replaying a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nearcache.cli.nginx.common import Request, files_of, print_json, print_page, with_progress
+from nearcache.errors import NginxError
+
+if TYPE_CHECKING:
+    from nearcache._core import NginxTrace
+    from nearcache.nginx.logs import Logs
+    from nearcache.nginx.whatif import WhatIf
+    from nearcache.nginx.whatif_rules import Axes, Today
+
+NOT_FORECAST = 1  # the exit code when the model is not to be believed, or less was read
+
+
+def _each(parse: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Values with commas between, by a function of ``whatif_rules``."""
+
+    def split(_ctx: click.Context, _param: click.Parameter, value: str) -> list[Any]:
+        from nearcache.nginx import whatif_rules
+
+        return [getattr(whatif_rules, parse)(part) for part in value.split(",") if part.strip()]
+
+    return split
+
+
+def _one(parse: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    def take(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
+        from nearcache.nginx import whatif_rules
+
+        return None if value is None else getattr(whatif_rules, parse)(value)
+
+    return take
+
+
+def _counts(_ctx: click.Context, _param: click.Parameter, value: str) -> list[int]:
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    if not all(part.isdecimal() and int(part) < 65536 for part in parts):
+        raise click.BadParameter(f"{value!r} are no numbers; write 9 or 7,9,12")
+    return [int(part) for part in parts]
+
+
+@click.command()
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path())
+@click.option(
+    "--format",
+    "log_format",
+    metavar="FORMAT",
+    help="combined, json, a log_format's name or text. [found by trying]",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(allow_dash=True),
+    help="nginx.conf, or the output of `nginx -T`: today's rules.",
+)
+@click.option("--host", help="The server_name whose rules count, where there are several.")
+@click.option(
+    "--key-variable", metavar="VARIABLE", help="The variable of the log that holds the cache key."
+)
+@click.option(
+    "--ttl-now",
+    metavar="TIME",
+    callback=_one("time_of"),
+    help="Today's *_cache_valid, where responses do not say.",
+)
+@click.option("--inactive-now", metavar="TIME", callback=_one("time_of"), help="[10m, as in nginx]")
+@click.option("--max-size-now", metavar="SIZE", callback=_one("size_of"), help="[no limit]")
+@click.option("--min-uses-now", metavar="N", type=click.IntRange(1))
+@click.option("--lock-now", is_flag=True, default=None, help="cache_lock is on today.")
+@click.option(
+    "--background-now",
+    is_flag=True,
+    default=None,
+    help="use_stale updating and background_update are on today.",
+)
+@click.option(
+    "--ttl",
+    metavar="TIME,...",
+    default="",
+    callback=_each("time_of"),
+    help="Every good response that is stored lives so long: 1h,24h.",
+)
+@click.option("--inactive", metavar="TIME,...", default="", callback=_each("time_of"))
+@click.option("--max-size", metavar="SIZE,...", default="", callback=_each("size_of"))
+@click.option("--min-uses", metavar="N,...", default="", callback=_counts)
+@click.option(
+    "--key",
+    "keys",
+    metavar="RULES",
+    multiple=True,
+    help="lower, strip, sort-args, lower-path, drop=utm_*, allow=q, alias=HOST:HOST; "
+    "with commas between. May be given several times.",
+)
+@click.option(
+    "--max-length",
+    metavar="N,...",
+    default="",
+    callback=_counts,
+    help="Only values of --arg of at most so many characters are cached.",
+)
+@click.option("--arg", "argument", metavar="NAME", help="The argument for --max-length. [q]")
+@click.option(
+    "--path-part", type=click.IntRange(1), metavar="N", help="Or the Nth part of the path."
+)
+@click.option(
+    "--background-update",
+    "background",
+    is_flag=True,
+    help="With use_stale updating and background_update.",
+)
+@click.option("--lock", is_flag=True, help="With cache_lock.")
+@click.option("--curves", is_flag=True, help="With --json: the hit ratio over TTL and size.")
+@click.option("--anyway", is_flag=True, help="Forecast even if the model was not or badly tested.")
+@click.option(
+    "--max-requests",
+    type=click.IntRange(1000),
+    default=8_000_000,
+    show_default=True,
+    help="Of more, a sample of the URLs is followed; 32 bytes each.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")  # fmt: skip
+def whatif(**given: Any) -> None:
+    """Say what other rules would bring: hits, time saved, disk, and how old answers get.
+
+    FILE: access logs, as for `report`. Today's rules come from --config, or from what responses
+    say and the --...-now options. First today's rules are replayed and compared with what nginx
+    logged; where that does not fit, nothing is forecast.
+
+    Exits 0, 1 if nothing is forecast because the model does not fit the log (or a file was not read
+    to its end), 2 if nothing can be said.
+    """
+    from nearcache.nginx.whatif import Question
+    from nearcache.nginx.whatif import whatif as replay_all
+    from nearcache.nginx.whatif_rules import Subject
+
+    today, axes = _today(given), _axes(given)
+    trace, logs, name = _read(given, today)
+    if given["argument"] and given["path_part"]:
+        raise click.UsageError("give --arg or --path-part, not both")
+    argument = None if given["path_part"] else given["argument"] or "q"
+    subject = Subject(argument=argument, path_part=given["path_part"])
+    question = Question(
+        today=today,
+        changes=axes.changes(),
+        subject=subject,
+        anyway=given["anyway"],
+        curves=given["curves"],
+    )
+    _check(trace, name)
+    found = replay_all(trace, question)
+    _show(found, trace, logs, name, given["as_json"])
+    for trouble in logs.troubles:
+        click.echo(f"nearcache: {trouble}", err=True)
+    if found.refusal or logs.troubles:
+        raise SystemExit(NOT_FORECAST)
+
+
+def _axes(given: dict[str, Any]) -> Axes:
+    from nearcache.nginx.whatif_rules import Axes
+
+    axes = Axes(
+        ttls_s=given["ttl"],
+        inactives_s=given["inactive"],
+        max_sizes=given["max_size"],
+        min_uses=given["min_uses"],
+        keys=given["keys"],
+        max_lengths=given["max_length"],
+        background=given["background"],
+        lock=given["lock"],
+    )
+    if not axes.changes() and not given["curves"]:
+        raise click.UsageError(
+            "what if what? Give --ttl, --inactive, --max-size, --key, --max-length, --min-uses, "
+            "--background-update or --lock"
+        )
+    return axes
+
+
+def _today(given: dict[str, Any]) -> Today:
+    from nearcache.nginx.whatif_rules import Today, today_of, with_options
+
+    today = Today()
+    if given["config"]:
+        from nearcache.nginx.configuration import read_configuration
+
+        given["configuration"] = read_configuration(given["config"])
+        today = today_of(given["configuration"], given["host"])
+    return with_options(
+        today,
+        ttl_s=given["ttl_now"],
+        inactive_s=given["inactive_now"],
+        max_size=given["max_size_now"],
+        min_uses=given["min_uses_now"],
+        lock=given["lock_now"],
+        background=given["background_now"],
+    )
+
+
+def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str]:
+    from nearcache._core import NginxTrace
+    from nearcache.nginx.formats import choose
+    from nearcache.nginx.logs import Logs
+    from nearcache.nginx.site import Site, site_of
+
+    found = given.get("configuration")
+    site = site_of(found, given["host"]) if found else Site()
+    logs = Logs(files_of(Request(files=given["files"]), site))
+    beginning = logs.peek()
+    if not beginning:
+        raise NginxError("; ".join(logs.troubles) or f"{', '.join(logs.names)}: no lines")
+    log_format = choose(given["log_format"], site.formats, beginning)
+    variable = given["key_variable"]
+    trace = NginxTrace(
+        log_format.text,
+        key=variable.removeprefix("$") if variable else site.key_variable,
+        locations=today.locations,
+        valid=[(place.valid, place.ignore_headers) for place in today.places],
+        sample_by=";".join(given["keys"]),
+        max_requests=given["max_requests"],
+    )
+    for chunk in with_progress(logs):
+        trace.feed(chunk)
+    trace.finish()
+    return trace, logs, f"{log_format.name}, {log_format.chosen}"
+
+
+def _check(trace: NginxTrace, name: str) -> None:
+    facts = trace.facts()
+    if facts["lines"] and facts["bad"] == facts["lines"]:
+        number, text = facts["bad_examples"][0]
+        raise NginxError(f"no line fits the log format {name}; line {number}: {text[:160]!r}")
+    if not facts["says"]["time"]:
+        raise NginxError("the log has no times, so nothing can be replayed; add $msec to it")
+    if not facts["requests"]:
+        raise NginxError(
+            f"none of {facts['lines']:,} requests went through a cache (their cache status is -)"
+        )
+
+
+def _show(found: WhatIf, trace: NginxTrace, logs: Logs, name: str, as_json: bool) -> None:
+    from dataclasses import replace
+
+    from nearcache.nginx.whatif_page import page
+
+    facts = trace.facts()
+    if as_json:
+        about = {
+            "verb": "whatif",
+            "schema": 1,
+            "log": {
+                "format": name,
+                "files": logs.names,
+                "troubles": logs.troubles,
+                "notes": logs.notes,
+                **{key: facts[key] for key in ("lines", "bad", "uncached", "unusable")},
+            },
+        }
+        print_json(about | found.as_json())
+        return
+    shown = page(found)
+    notes = [*shown.notes, f"log format: {name}", *logs.notes]
+    for many, what in (
+        (facts["bad"], "did not fit the format"),
+        (facts["uncached"], "went through no cache"),
+        (facts["unusable"], "have no time or no URL"),
+    ):
+        if many:
+            notes.append(f"{many:,} of {facts['lines']:,} lines {what}, and are left out")
+    print_page(replace(shown, notes=notes))

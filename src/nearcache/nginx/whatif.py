@@ -1,0 +1,421 @@
+"""What would other rules bring? Forecasts by replaying a log, and whether to believe them.
+
+First today's rules are replayed, and what they give is compared with what nginx logged, request
+by request: the back-test. Its error stands beside every forecast, and if it is too large there
+are no forecasts. The cache's state when the log begins is not known: the model begins empty, so
+what counts is the *settled* part of the log, after the longest time to live (at most half of
+it); the figures from the very beginning are given beside it.
+
+How old answers get is known exactly; how many of them are *outdated* is an estimate. Between two
+fetches of a key that were dt apart the response changed with probability 1 - exp(-rate * dt),
+one rate for the whole log, by maximum likelihood from all pairs of fetches (Cho and
+Garcia-Molina, "Estimating frequency of change", ACM TOIT 3(3), 2003). That it changed is seen
+by its size, so some changes go unseen.
+
+Not here: the rules (``whatif_rules.py``), nginx itself (the native model), words (``whatif_page``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from nearcache.nginx.savings import SERVED
+from nearcache.nginx.text import ratio
+from nearcache.nginx.units import format_time
+from nearcache.nginx.whatif_rules import Change, Frame, Subject, Today, replay_rules
+
+if TYPE_CHECKING:
+    from nearcache._core import NginxAnswered, NginxOutcome, NginxTrace, NginxTraceFacts
+
+MOST_ERROR = 0.03  # of the hit ratio in the back-test
+LEAST_AGREEMENT = 0.85  # of requests
+FEW_REQUESTS = 200  # a back-test on fewer says nothing
+FEW_REFETCHES = 30
+NORMAL_95 = 1.96
+CURVE_POINTS = 9
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """Today's rules replayed, against what was logged. Ratios of requests."""
+
+    requests: int
+    logged: float
+    modelled: float
+    error: float
+    """Of the settled part; the larger of both if that is small."""
+    logged_all: float
+    modelled_all: float
+    agreement: float
+    """The share of requests whose status is right."""
+    disagreements: list[tuple[str, str, int]]
+    """(logged, modelled, requests): the commonest first."""
+
+    @property
+    def is_good(self) -> bool:
+        return (
+            self.requests >= FEW_REQUESTS
+            and self.error <= MOST_ERROR
+            and self.agreement >= LEAST_AGREEMENT
+        )
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one set of rules gives. Settled unless it says otherwise; scaled up if sampled."""
+
+    change: Change
+    name: str
+    hit_ratio: float
+    hit_ratio_all: float
+    """From the beginning of the log, with an empty cache."""
+    byte_hit_ratio: float
+    error: float | None
+    """Of the hit ratio: of the back-test, and of sampling at 95 %; None: not tested."""
+    sampling_error: float
+    saved_s: float
+    """Upstream time that answers from the cache would have taken."""
+    upstream_s: float
+    fetches: float
+    peak_bytes: float
+    keys: float
+    one_hit_keys: float
+    merged_keys: float
+    removed_inactive: float
+    removed_for_room: float
+    lock_waits: float
+    lock_wait_s: float
+    mean_age_s: float | None
+    oldest_s: float
+    outdated_seen: float | None
+    """The share of answers from the cache known to be outdated: another fetch had brought
+    something else. A lower bound."""
+    outdated: float | None
+    """The estimated share; None if there were too few fetches to learn from."""
+    statuses: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How two figures go with one rule: (value, hit ratio, saved seconds, outdated share)."""
+
+    axis: str
+    points: list[tuple[float, float, float, float | None]]
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    requests: int
+    span_s: float
+    warm_up_s: float
+    rate: float
+    """The share of keys that was followed."""
+    today: Forecast
+    backtest: Backtest | None
+    """None: the log has no cache status."""
+    forecasts: list[Forecast]
+    curves: list[Curve]
+    refusal: str
+    """Why there are no forecasts; empty if there are."""
+    assumed: list[str]
+    notes: list[str]
+    changes_per_hour: float | None
+    refetches: int
+    changed: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    today: Today
+    changes: Sequence[Change]
+    subject: Subject
+    anyway: bool = False
+    """Forecast even if the back-test is bad, or there is none."""
+    curves: bool = False
+
+
+def whatif(
+    trace: NginxTrace, question: Question, progress: Callable[[int, int], None] | None = None
+) -> WhatIf:
+    """Replays today's rules, judges the model, and forecasts if it may.
+
+    Args:
+        trace: a log that was read to its end.
+        progress: called with (replays done, of how many).
+    """
+    return _Run(trace, question, progress).run()
+
+
+class _Run:
+    def __init__(
+        self, trace: NginxTrace, question: Question, progress: Callable[[int, int], None] | None
+    ) -> None:
+        self.trace = trace
+        self.question = question
+        self.progress = progress
+        self.facts = trace.facts()
+        self.span_s = _span_s(self.facts)
+        self.warm_up_s = min(self.span_s / 2, self._longest_ttl_s())
+        self.tells_status = self.facts["says"]["cache_status"]
+        self.assumed = list(question.today.assumed)
+        self.frame = self._frame()
+        self.change_rate = change_rate(self.facts["refetches"])
+        self.error: float | None = None
+        self.done = 0
+
+    def run(self) -> WhatIf:
+        outcome = self._replay(Change())
+        found = backtest(outcome) if self.tells_status else None
+        self.error = found.error if found else None
+        today = self._judged(outcome, Change())
+        refusal = self._refusal(found)
+        forecasts = [] if refusal else [self._forecast(each) for each in self.question.changes]
+        curves = self._curves() if self.question.curves and not refusal else []
+        refetches = self.facts["refetches"]
+        return WhatIf(
+            requests=self.facts["requests"],
+            span_s=self.span_s,
+            warm_up_s=self.warm_up_s,
+            rate=self.facts["rate"],
+            today=today,
+            backtest=found,
+            forecasts=forecasts,
+            curves=curves,
+            refusal=refusal,
+            assumed=self.assumed,
+            notes=self._notes() if forecasts else [],
+            changes_per_hour=None if self.change_rate is None else self.change_rate * 3600,
+            refetches=sum(count for _, count, _ in refetches),
+            changed=sum(changed for _, _, changed in refetches),
+        )
+
+    def _frame(self) -> Frame:
+        """What the log does not say is decided here, and told."""
+        first_us = self.facts["first_us"] or 0
+        says_headers = self.facts["says"]["cache_control"]
+        bounded = any(zone.max_size for zone in self.question.today.zones)
+        never = self.facts["never_stored_keys"]
+        trust = self.tells_status and not says_headers and not bounded
+        if trust and never:
+            self.assumed.append(
+                f"{never:,} URLs were missed again while they should have been fresh; the "
+                "log has no Cache-Control, so they are taken for responses that may not be stored"
+            )
+        if not self.tells_status:
+            self.assumed.append(
+                "the log has no $upstream_cache_status: every GET and HEAD is taken to go through "
+                "the cache, and every 200, 301 and 302 to be stored"
+            )
+        return Frame(
+            rate=self.facts["rate"],
+            settled_us=first_us + round(self.warm_up_s * 1e6),
+            subject=self.question.subject,
+            trust_evidence=trust,
+            assume_stored=not self.tells_status,
+        )
+
+    def _longest_ttl_s(self) -> float:
+        ttls = [each.ttl_s for each in self.question.changes if each.ttl_s is not None]
+        return max([*ttls, float(self.facts["usual_ttl_s"] or 0)])
+
+    def _replay(self, change: Change) -> NginxOutcome:
+        outcome = self.trace.replay(replay_rules(self.question.today, change, self.frame))
+        self.done += 1
+        if self.progress:
+            self.progress(self.done, max(self.done, len(self.question.changes) + 1))
+        return outcome
+
+    def _refusal(self, found: Backtest | None) -> str:
+        if self.question.anyway:
+            return ""
+        if found is None:
+            return (
+                "the log has no cache status, so nothing says whether the model is right. Add "
+                "$upstream_cache_status to the log_format (`nearcache nginx config` prints one), "
+                "or give --anyway for forecasts that nobody has tested"
+            )
+        if found.requests < FEW_REQUESTS:
+            return (
+                f"{found.requests} settled requests are too few to test the model (it takes "
+                f"{FEW_REQUESTS}); give a longer log"
+            )
+        if not found.is_good:
+            return (
+                f"the model does not reproduce this log: off by {100 * found.error:.1f} points, "
+                f"and right for {found.agreement:.0%} of requests. Most likely a rule is "
+                "other than it was told (--config, --ttl-now, --inactive-now, --max-size-now), or "
+                "the log lacks what decides (Cache-Control, Vary). --anyway forecasts nevertheless"
+            )
+        return ""
+
+    def _forecast(self, change: Change) -> Forecast:
+        return self._judged(self._replay(change), change)
+
+    def _judged(self, outcome: NginxOutcome, change: Change) -> Forecast:
+        sampling = sampling_error(outcome, self.facts["rate"])
+        return forecast(outcome, change, self.facts, self.change_rate, self.error, sampling)
+
+    def _notes(self) -> list[str]:
+        """What holds a forecast back, and is easily overlooked."""
+        notes = []
+        ttl_s = max((each.ttl_s or 0.0 for each in self.question.changes), default=0.0)
+        asked = [each.inactive_s for each in self.question.changes if each.inactive_s is not None]
+        inactive_s = max([*asked, *(zone.inactive_s for zone in self.question.today.zones)])
+        if ttl_s > inactive_s:
+            notes.append(
+                f"inactive={format_time(inactive_s)} removes what nobody asks for that long, "
+                f"whatever its time to live; --inactive {format_time(ttl_s)} shows what it costs"
+            )
+        if ttl_s > self.span_s / 2:
+            notes.append(
+                f"the log is shorter than twice {format_time(ttl_s)}: forecasts for it are low"
+            )
+        return notes
+
+    def _curves(self) -> list[Curve]:
+        usual_s = float(self.facts["usual_ttl_s"] or 3600)
+        ttls = [usual_s * 4.0**power for power in range(-4, CURVE_POINTS - 4)]
+        curves = [Curve("ttl_s", [self._point(ttl, Change(ttl_s=ttl)) for ttl in ttls if ttl >= 1])]
+        full = self._forecast(Change(max_size=1 << 60)).peak_bytes
+        sizes = [int(full / 2**power) for power in reversed(range(CURVE_POINTS))]
+        points = [self._point(size, Change(max_size=size)) for size in sizes if size >= 1 << 16]
+        return [*curves, Curve("max_size_bytes", points)]
+
+    def _point(self, value: float, change: Change) -> tuple[float, float, float, float | None]:
+        found = self._forecast(change)
+        return value, found.hit_ratio, found.saved_s, found.outdated
+
+
+def backtest(outcome: NginxOutcome) -> Backtest:
+    settled, everything = outcome["settled"], outcome["all"]
+    error = abs(modelled_ratio(settled) - logged_ratio(settled))
+    pairs = _pairs(settled)
+    requests = sum(pairs.values())
+    right = sum(many for (logged, modelled), many in pairs.items() if logged == modelled)
+    wrong = [(*pair, many) for pair, many in pairs.items() if pair[0] != pair[1]]
+    return Backtest(
+        requests=requests,
+        logged=logged_ratio(settled),
+        modelled=modelled_ratio(settled),
+        error=error,
+        logged_all=logged_ratio(everything),
+        modelled_all=modelled_ratio(everything),
+        agreement=ratio(right, requests) or 0.0,
+        disagreements=sorted(wrong, key=lambda each: -each[2])[:5],
+    )
+
+
+def _pairs(answered: NginxAnswered) -> dict[tuple[str, str], int]:
+    """(logged, modelled) -> requests. Whether the origin says 304 is not the cache's doing."""
+    found: dict[tuple[str, str], int] = {}
+    for logged, row in answered["logged"].items():
+        name = "EXPIRED" if logged == "REVALIDATED" else logged
+        for modelled, many in row.items():
+            found[name, modelled] = found.get((name, modelled), 0) + many
+    return found
+
+
+def modelled_ratio(answered: NginxAnswered) -> float:
+    return _served_share(answered["requests"])
+
+
+def logged_ratio(answered: NginxAnswered) -> float:
+    return _served_share({name: sum(row.values()) for name, row in answered["logged"].items()})
+
+
+def _served_share(counts: Mapping[str, int]) -> float:
+    return ratio(sum(counts.get(name, 0) for name in SERVED), sum(counts.values())) or 0.0
+
+
+def sampling_error(outcome: NginxOutcome, rate: float) -> float:
+    """Half of the 95 % interval of the hit ratio: keys are clusters, the ratio is of sums
+    (Cochran, Sampling Techniques, 1977, 6.3 and 9A.1)."""
+    requests = sum(outcome["all"]["requests"].values())
+    if rate >= 1 or not requests:
+        return 0.0
+    return NORMAL_95 * math.sqrt((1 - rate) * outcome["residuals"]) / requests
+
+
+def forecast(
+    outcome: NginxOutcome,
+    change: Change,
+    facts: NginxTraceFacts,
+    changes_per_s: float | None,
+    model_error: float | None,
+    sampling: float,
+) -> Forecast:
+    """One replay in figures of the whole log."""
+    of_keys = 1 / facts["rate"]
+    of_requests = ratio(facts["requests"], facts["kept_requests"]) or 1.0
+    ages = outcome["ages"]
+    served = sum(count for _, count in ages)
+    return Forecast(
+        change=change,
+        name=change.name,
+        hit_ratio=modelled_ratio(outcome["settled"]),
+        hit_ratio_all=modelled_ratio(outcome["all"]),
+        byte_hit_ratio=_served_share(outcome["settled"]["bytes"]),
+        error=None if model_error is None else model_error + sampling,
+        sampling_error=sampling,
+        saved_s=outcome["saved_us"] / 1e6 * of_requests,
+        upstream_s=outcome["upstream_us"] / 1e6 * of_requests,
+        fetches=outcome["fetches"] * of_requests,
+        peak_bytes=outcome["peak_bytes"] * of_keys,
+        keys=outcome["keys"] * of_keys,
+        one_hit_keys=outcome["one_hit"] * of_keys,
+        merged_keys=outcome["merged"] * of_keys,
+        removed_inactive=outcome["removed_inactive"] * of_keys,
+        removed_for_room=outcome["removed_for_room"] * of_keys,
+        lock_waits=outcome["lock_waits"] * of_requests,
+        lock_wait_s=outcome["lock_wait_us"] / 1e6 * of_requests,
+        mean_age_s=ratio(sum(age * count for age, count in ages), served),
+        oldest_s=outcome["oldest_us"] / 1e6,
+        outdated_seen=ratio(outcome["outdated"], served),
+        outdated=None if changes_per_s is None else outdated_share(ages, changes_per_s),
+        statuses=dict(outcome["settled"]["requests"]),
+    )
+
+
+def change_rate(refetches: Sequence[tuple[float, int, int]]) -> float | None:
+    """Changes a second, from (seconds between two fetches, pairs, pairs that differ).
+
+    None if there are too few pairs to say anything.
+    """
+    pairs = sum(count for _, count, _ in refetches)
+    if pairs < FEW_REFETCHES:
+        return None
+    if not any(changed for _, _, changed in refetches):
+        return 0.0
+    low, high = 1e-12, 1e6
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if _slope(refetches, middle) > 0 else (low, middle)
+    return low
+
+
+def _slope(refetches: Sequence[tuple[float, int, int]], rate: float) -> float:
+    """Of the logarithm of the likelihood; it falls with the rate."""
+    slope = 0.0
+    for after_s, count, changed in refetches:
+        seconds = max(after_s, 1e-3)
+        slope += (
+            changed * seconds / math.expm1(min(rate * seconds, 700)) - (count - changed) * seconds
+        )
+    return slope
+
+
+def outdated_share(ages: Sequence[tuple[float, int]], changes_per_s: float) -> float:
+    served = sum(count for _, count in ages)
+    outdated = sum(count * -math.expm1(-changes_per_s * age) for age, count in ages)
+    return ratio(outdated, served) or 0.0
+
+
+def _span_s(facts: NginxTraceFacts) -> float:
+    first, last = facts["first_us"], facts["last_us"]
+    return 0.0 if first is None or last is None else (last - first) / 1e6
