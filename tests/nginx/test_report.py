@@ -41,8 +41,8 @@ from nearcache.nginx.text import (
     sparkline,
 )
 
-from .conftest import Nginx, StartNginx, Upstream
-from .traffic import CUSTOM_FORMAT, ask, rows, run, run_json, run_piped, site, slow
+from .conftest import Nginx, StartNginx, Upstream, wait_for
+from .traffic import CUSTOM_FORMAT, ask, count_lines, rows, run, run_json, run_piped, site, slow
 
 PATHS = ["/song/1", "/song/2", "/song/1", "/song/1", "/plain/x", "/me", "/me", "/list?page=2",
          "/list?page=2", "/song/1", "/private", "/list?page=2"]  # fmt: skip
@@ -100,6 +100,17 @@ def test_the_ledger_is_what_one_counts_by_hand(name: str, busy: Nginx) -> None:
         assert total["cacheable"] == len(PATHS) - 4
 
 
+def test_what_the_cache_holds_is_told_beside_what_it_saves(busy: Nginx) -> None:
+    log = busy.directory / "json.log"
+    found = run_json("report", log, "--cache", busy.cache)
+    assert found["cache"]["entries"] == 3
+    text = run("report", log, "--cache", busy.cache)
+    assert "What the cache holds" in text
+    assert "RAM" in text
+    assert "does not exist" in run("report", log, "--cache", busy.directory / "no", code=2)
+    assert run_json("report", log)["cache"] is None
+
+
 def test_a_combined_log_says_what_it_cannot_tell_and_guesses_nothing(busy: Nginx) -> None:
     found = run_json("report", busy.directory / "combined.log")
     total = found["total"]
@@ -135,6 +146,7 @@ def test_the_time_of_every_upstream_that_was_asked_counts(
     for number in range(3):
         nginx.get(f"/{number}")
     log = nginx.directory / "custom.log"
+    assert wait_for(lambda: count_lines(log) == 3)
     times = [line.split('" ')[1].split('"')[1] for line in log.read_text().splitlines()]
     assert all("," in each for each in times), "nginx logs a list"
     total = run_json("report", log, "--format", CUSTOM_FORMAT)["total"]

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from nearcache.nginx.inspection import Inspection
 from nearcache.nginx.ledger import Account, Hour, Ledger
+from nearcache.nginx.ram import keys_zone_bytes
 from nearcache.nginx.savings import FEW
 from nearcache.nginx.text import (
     NOTHING,
@@ -109,6 +111,10 @@ def _costing(found: Ledger) -> str:
 
 def _more(found: Ledger) -> Iterator[str]:
     total = found.total
+    if found.hurt and total.saved and found.hurt.lock_wait_s > total.saved.seconds:
+        yield (
+            "That is more than it saves: `nearcache nginx misses` says what waits, and what to do."
+        )
     if total.requests:
         yield f"{plural(total.requests, 'request')}, {size(total.bytes)} sent{_between(found)}."
     if total.hit_ratio is not None and total.served:
@@ -202,6 +208,22 @@ def _interval(each: Account) -> str:
     saved = each.saved
     off = max(saved.seconds - saved.low_s, saved.high_s - saved.seconds)
     return f"±{off / saved.seconds:.0%}"
+
+
+def held(seen: Inspection) -> Table:
+    """What a cache directory holds."""
+    return Table(
+        title="What the cache holds",
+        head=["", seen.root],
+        rows=[
+            ["entries", count(seen.entries)],
+            ["on the disk", size(seen.disk_bytes)],
+            ["RAM", seen.ram.sentence],
+            ["keys_zone it needs", size(keys_zone_bytes(seen.census.entries))],
+        ],
+        note="`nearcache nginx inspect` says more.",
+        text_columns=(0, 1),
+    )
 
 
 def _hours(found: Ledger) -> Iterator[Sparks]:

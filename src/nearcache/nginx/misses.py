@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from nearcache.nginx.savings import served
 from nearcache.nginx.site import Site
 from nearcache.nginx.text import (
     Page,
@@ -87,6 +88,8 @@ class Change:
     gain_s: float | None
     but: str
     """What to look at first."""
+    gain_is: str = "upstream time"
+    """Or ``waiting``, of those who asked."""
 
 
 @dataclass(frozen=True)
@@ -270,6 +273,7 @@ class Proposals:
                 advice = LOCK_IS_ON
             if advice:
                 yield self._change(name, advice, why)
+        yield from self._needless_waits()
         for spelling, why in self.result["spellings"].items():
             do = SPELLINGS.get(spelling, spelling)
             yield self._change("fragmented", Advice(do, likely=True, but=SAME_ANSWER), why)
@@ -286,6 +290,29 @@ class Proposals:
             gain_s=why["upstream_us"] / 1e6 * share if self.has_times else None,
             but=advice.but.replace("{p}", prefix),
         )
+
+    def _needless_waits(self) -> Iterator[Change]:
+        """A lock lets requests through one by one, also for what is never stored in the end."""
+        waits = [
+            (each["lock_waits"]["waited_us"], each["lock_waits"]["requests"], each["name"])
+            for each in self.result["groups"]
+            if each["lock_waits"]["requests"] and not served(each)
+        ]
+        if waits:
+            prefix = self.site.prefix
+            waited_us, _, name = max(waits)
+            total_us = sum(each[0] for each in waits)
+            yield Change(
+                reason="lock_waits",
+                do=f"take what is never stored out of {prefix}_cache (a location of its own, or "
+                f"{prefix}_cache_bypass): its requests wait for each other at {prefix}_cache_lock",
+                where=f"{name} ({waited_us / total_us:.0%} of it)",
+                likely=True,
+                gain_requests=sum(each[1] for each in waits),
+                gain_s=total_us / 1e6,
+                but="",
+                gain_is="waiting",
+            )
 
     def _where(self, reason: str) -> str:
         """The group with most of it. Of fragments, of all their spellings."""
@@ -364,7 +391,7 @@ def _changes(found: Misses) -> Iterator[Points]:
 def _change_text(change: Change) -> str:
     gain = plural(change.gain_requests, "request")
     if change.gain_s is not None:
-        gain = f"{duration(change.gain_s)} of upstream time, {gain}"
+        gain = f"{duration(change.gain_s)} of {change.gain_is}, {gain}"
     certain = "Likely" if change.likely else "Up to"
     where = f", most of it at {printable(change.where)}" if change.where else ""
     but = f" But: {change.but}." if change.but else ""

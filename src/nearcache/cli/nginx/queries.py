@@ -17,6 +17,8 @@ from nearcache.cli.nginx.common import (
 )
 from nearcache.errors import NginxError
 
+LONGEST = 1024  # characters; the pass counts longer values as so long
+
 
 def _points(_ctx: click.Context, _param: click.Parameter, value: str) -> list[int]:
     """``7-12`` or ``5,9,20``."""
@@ -25,13 +27,11 @@ def _points(_ctx: click.Context, _param: click.Parameter, value: str) -> list[in
         first, dash, last = part.strip().partition("-")
         if not (first.isdecimal() and (not dash or last.isdecimal())):
             raise click.BadParameter(f"{part!r} is no length; write 7-12 or 5,9,20")
-        points += range(int(first), int(last if dash else first) + 1)
-        if len(points) > MOST_POINTS:
-            raise click.BadParameter(f"more than {MOST_POINTS} lengths")
+        end = int(last if dash else first)
+        if not int(first) <= end <= LONGEST:
+            raise click.BadParameter(f"{part!r}: lengths go from 0 to {LONGEST}, upwards")
+        points += range(int(first), end + 1)
     return points
-
-
-MOST_POINTS = 1000
 
 
 @click.command()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,12 +17,22 @@ from nearcache.cli.nginx.common import (
     read_logs,
 )
 
+if TYPE_CHECKING:
+    from nearcache.nginx.inspection import Inspection
+
 
 @click.command()
 @log_options
+@click.option(
+    "--cache",
+    "directory",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Also say what this cache directory holds, on the disk and in RAM.",
+)
 @click.option("--top", type=click.IntRange(0), default=10, show_default=True,
               help="Show so many locations and URL groups.")  # fmt: skip
-def report(top: int, **given: Any) -> None:
+def report(top: int, directory: Path | None, **given: Any) -> None:
     """Say what the cache saves and what it costs: in time, requests and bytes.
 
     FILE: access logs, plain or packed, directories of rotated ones, or - for standard input.
@@ -29,19 +41,31 @@ def report(top: int, **given: Any) -> None:
     Exits 0, 1 if a file could not be read to its end, 2 if nothing can be said.
     """
     request = Request(**given)
-    read_logs(request, lambda reading: _show(reading, request, top))
+    seen = _inspected(directory) if directory else None
+    read_logs(request, lambda reading: _show(reading, request, top, seen))
 
 
-def _show(reading: Reading, request: Request, top: int) -> None:
+def _inspected(directory: Path) -> Inspection:
+    from nearcache.nginx.cachedir import CacheDir
+    from nearcache.nginx.inspection import inspect_directory
+
+    with CacheDir(directory) as opened:
+        return inspect_directory(opened)
+
+
+def _show(reading: Reading, request: Request, top: int, seen: Inspection | None) -> None:
     from nearcache.nginx.ledger import ledger
-    from nearcache.nginx.ledger_page import answer, page
+    from nearcache.nginx.ledger_page import answer, held, page
 
     result = reading.result
     found = ledger(result)
     if request.as_json:
         sentence = answer(found, reading.site.cache_name)
         about = {"verb": "report", "schema": 1, "sentence": sentence, "log": reading.about(result)}
-        print_json(about | found.as_json(), one_line=request.follow)
+        holds = {"cache": seen.to_json() if seen else None, "per_day": found.per_day}
+        print_json(about | found.as_json() | holds, one_line=request.follow)
         return
     shown = page(found, reading.site.cache_name, top)
+    if seen:
+        shown = replace(shown, parts=[*shown.parts, held(seen)])
     print_page(reading.finished(shown, result), request.html)
