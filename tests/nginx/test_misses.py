@@ -245,6 +245,8 @@ def test_a_configuration_says_how_its_cache_works() -> None:
     assert found.lock is True
     assert found.locations == (("", "/"), ("~", r"\.png$"))
     assert found.logs == ("/var/log/nginx/a.log",)
+    other = site_of(read_configuration(CONFIGURATION), "www.one.example")
+    assert "no server_name" in other.notes[0]
     both = site_of(read_configuration(CONFIGURATION))
     assert ("", "/two") in both.locations
     assert "2 servers" in both.notes[0]

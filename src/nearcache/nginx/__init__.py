@@ -12,6 +12,10 @@
     site_purge.py  the Django side: after the commit, on all hosts
     configuration.py  what a configuration says about caching: directives.py is its tree,
                    locations.py its inheritance
+    logs.py        access logs as bytes: unpack.py, follow.py; formats.py: how to read them
+    ledger.py      what a cache saves (savings.py) and costs; misses.py: why it is missed;
+                   queries.py: lengths; site.py: what a configuration says about a log
+    text.py        findings as tables of text; html.py: as a page
     lint/          what is wrong with it; generate/: one that is right
     sandbox.py     a private nginx with a scripted application, for proofs
 

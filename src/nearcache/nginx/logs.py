@@ -77,8 +77,9 @@ class Logs:
             chunk = next(self._stream, None)
             if chunk is None:
                 break
-            self._ahead.append(chunk)
-            if not chunk and any(self._ahead):
+            if chunk:
+                self._ahead.append(chunk)
+            elif self._ahead:
                 break
         return b"".join(self._ahead)
 

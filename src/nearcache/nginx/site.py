@@ -55,12 +55,13 @@ class Site:
 def site_of(configuration: Configuration, host: str | None = None) -> Site:
     """The rules of the server that answers ``host``, or of all servers."""
     wanted = [each for each in configuration.locations if _serves(each, host)]
-    if host and not wanted:
-        raise NginxError(f"no server of the configuration has the server_name {host}")
+    notes = []
+    if host and not wanted:  # a wildcard, a regular expression, or the default server
+        wanted = list(configuration.locations)
+        notes.append(f"no server_name is {host} to the letter: the locations of all servers count")
     cached = [each for each in wanted if each.zone]
     servers = {id(each.server) for each in wanted}
     valid = _same(_valid_s(each) for each in cached)
-    notes = []
     if len(servers) > 1:
         notes.append(
             f"the configuration has {len(servers)} servers, and their locations are taken "
