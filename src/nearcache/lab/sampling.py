@@ -220,7 +220,7 @@ def _pages(found: LiveSample, server: ReadOnly, match: str) -> Iterator[list[byt
         if isinstance(answer, Exception):
             raise answer
         cursor, page = int(answer[0]), [_raw(key) for key in answer[1]]
-        found.scanned += PAGE
+        found.scanned = min(found.scanned + PAGE, found.keys_in_database)
         yield page
         if cursor == 0:
             found.scanned = found.keys_in_database

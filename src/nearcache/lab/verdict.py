@@ -193,7 +193,7 @@ def warnings_of(analysis: Analysis) -> list[str]:
     for kind, floor in analysis.floors.items():
         if floor > LOUD_FLOOR:
             found.append(
-                f"Noisy: one and the same {'server' if kind == 'server' else 'in-process'} cache "
+                f"Noisy: one and the same {'server' if kind == 'server' else 'in-process'} arm "
                 f"under two names differed by {_apart(floor)}. Measure again on a quiet "
                 "machine before you act on small differences."
             )

@@ -93,12 +93,17 @@ def heading(found: Portrait) -> list[str]:
     return [first, *([f"incomplete: {', '.join(said)}"] if said else [])]
 
 
+def _share(part: float) -> str:
+    """A percentage that says 100 only of all, and 0 only of none."""
+    return f"{part:.0%}" if part in (0, 1) or 0.005 <= part < 0.995 else f"{part:.2%}"
+
+
 def findings(found: Portrait) -> list[str]:
     """One sentence each."""
     keys, size = found.working_set
     lines = [f"Working set: about {keys:,.0f} keys, {human_bytes(round(size))} of values."]
     if found.one_hit_share is not None:
-        lines.append(f"{found.one_hit_share:.0%} of the keys were asked for once.")
+        lines.append(f"{_share(found.one_hit_share)} of the keys were asked for once.")
     top, skew = found.top_share(0.01), found.skew
     if top is not None:
         law = f"; Zipf's exponent {skew:.2f}" if skew is not None else ""

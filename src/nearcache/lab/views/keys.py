@@ -140,7 +140,11 @@ def odds(count: int, bits: int) -> str:
 
 
 def _fastest(analysis: Analysis, functions: Sequence[Entry], payload: str) -> list[str]:
-    crypto = [e.name for e in functions if e.options["bits"] and e.family != "xxh"]
+    crypto = [
+        e.name
+        for e in functions
+        if e.options["bits"] and e.family != "xxh" and not _is_broken(e.name)
+    ]
     costs = {name: net for name in crypto if (net := _net(analysis, name, payload)) is not None}
     if len(costs) < 2:
         return []
@@ -151,7 +155,7 @@ def _fastest(analysis: Analysis, functions: Sequence[Entry], payload: str) -> li
         if name != best and verdict_of(analysis, name, best, "hexdigest", payload) != "slower"
     ]
     title = analysis.sample.about["payloads"][payload]
-    text = f"{title}: {best} is the fastest cryptographic function, {costs[best]:.0f} ns a key"
+    text = f"{title}: {best} is the fastest function that is not broken, {costs[best]:.0f} ns a key"
     if tied:
         return [f"{text}; this run cannot tell it from {', '.join(tied)}."]
     second = sorted(costs, key=lambda name: costs[name])[1]
