@@ -419,6 +419,7 @@ class NginxTraceFacts(TypedDict):
     logged: dict[str, int]  # of them, by cache status; "?": the line does not say
     uncached: int  # status "-"
     unusable: int  # without time or URL
+    left_out: int  # by `only`
     kept_requests: int  # in the sample
     kept_keys: int
     rate: float  # the share of keys that is sampled; 1.0: all
@@ -440,7 +441,8 @@ class NginxOutcome(TypedDict):
     """What one set of rules gives. Of the sample, not scaled up."""
 
     all: NginxAnswered
-    settled: NginxAnswered  # of requests from `settled_us` on
+    settled: NginxAnswered
+    """Of requests from `settled_us` on, without those that a copy from before the log answered."""
     uncached: int  # neither GET nor HEAD, or a location without a cache
     fetches: int
     upstream_us: int  # of all fetches
@@ -485,6 +487,14 @@ class NginxTrace:
                 (status or None for any, seconds), or None if not known; and ``*_ignore_headers``.
             sample_by: all rules for keys that will be replayed, with semicolons between.
         """
+    def only(
+        self,
+        *,
+        since_us: int | None = None,
+        until_us: int | None = None,
+        host: str | None = None,
+    ) -> None:
+        """From now on only lines of this time and host count."""
     def feed(self, data: Buffer) -> None:
         """Takes the next bytes of the log, cut anywhere. Others run meanwhile (no GIL)."""
     def finish(self) -> None:

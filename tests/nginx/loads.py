@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from http.client import HTTPConnection
 
 Plan = Sequence[tuple[float, str]]  # (seconds after the begin, target)
-CONNECTIONS = 8
-LATE_S = 0.1
+CONNECTIONS = 16  # some wait at a lock while others send
+LATE_S = 0.05
 
 
 def zipf(requests: int, keys: int, seconds: float, exponent: float = 0.9, seed: int = 1) -> Plan:
@@ -24,7 +24,8 @@ def zipf(requests: int, keys: int, seconds: float, exponent: float = 0.9, seed: 
 
 def send(port: int, plan: Plan) -> float:
     """Sends all of it; the share of requests that were sent too late to be the same load."""
-    begin = time.monotonic() + 0.1
+    # On the second: nginx counts lifetimes in whole ones; half a second later is another load.
+    begin = time.monotonic() + 1.1 - (time.time() + 0.1) % 1
     late = [0] * CONNECTIONS
     threads = [
         threading.Thread(target=_send, args=(port, plan[each::CONNECTIONS], begin, late, each))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,45 @@ def test_only_short_values_are_cached_under_a_rule_of_length(tmp_path: Path) -> 
     )  # fmt: skip
     fetches = [each["fetches"] for each in found["forecasts"]]
     assert fetches == [2 + 3 * 40, 3]
+
+
+def test_copies_from_before_the_log_do_not_count_against_the_model(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    # A cache that is warm when the log begins: no URL is ever missed.
+    log.write_text("".join(line(at, "HIT", f"/{at % 300}") for at in range(900)))
+    found = asked(log, "--format", FORMAT, "--ttl-now", "1h", "--inactive-now", "1h", "--ttl", "2h")
+    assert found["backtest"]["agreement"] == 1.0
+    assert found["backtest"]["logged_all"] == 1.0
+    assert found["backtest"]["modelled_all"] < 0.7
+
+
+def test_only_the_requests_that_were_asked_for_are_replayed(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    lines = [line(at, "MISS", f"/{at}").replace("GET", f"GET {'ab'[at % 2]}") for at in range(400)]
+    log.write_text("".join(lines))
+    options = (
+        "--format",
+        FORMAT.replace("$request_uri", "$host $request_uri"),
+        "--ttl",
+        "1h",
+        "--anyway",
+    )
+    assert asked(log, *options, "--host", "A")["requests"] == 200
+    begin = datetime.fromtimestamp(BEGIN_S + 300, UTC).isoformat()
+    assert asked(log, *options, "--since", begin)["requests"] == 100
+    assert asked(log, *options, "--until", begin)["log"]["left_out"] == 100
+    assert "no line is of this time and host" in ask(log, *options, "--host", "c").output
+
+
+def test_a_revalidated_copy_is_an_unchanged_one(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    statuses = ["MISS", *["REVALIDATED"] * 400]
+    log.write_text("".join(line(61 * n, status, "/") for n, status in enumerate(statuses)))
+    found = asked(
+        log, "--format", FORMAT, "--ttl-now", "60s", "--ttl", "1h", "--inactive-now", "1d"
+    )
+    assert (found["refetches"], found["changed"]) == (400, 0)
+    assert found["backtest"]["agreement"] > 0.97
 
 
 def test_what_is_never_stored_stays_so_where_the_log_does_not_say_why(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from .conftest import Answer, Nginx, StartNginx, Upstream, wait_for
 from .loads import send, zipf
 
 POINT = 0.01
-LATE = 0.02  # of the requests
+LATE = 0.05  # of the requests
 TRIES = 4
 LOG_FORMAT = (
     "$msec $request_time $upstream_response_time $upstream_cache_status $status "

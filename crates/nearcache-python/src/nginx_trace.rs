@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nearcache_nginx::whatif::{
     Answered, KeyRules, Outcome, PlaceRules, Rekeyed, Rules, Trace, TraceOptions, ZoneRules, replay,
 };
-use nearcache_nginx::{CacheValid, Format, Locations, Reader, STATUS_NAMES, Subject};
+use nearcache_nginx::{CacheValid, Filter, Format, Locations, Reader, STATUS_NAMES, Subject};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -78,6 +78,19 @@ impl NginxTrace {
         });
         let reader = Reader::new(format);
         Ok(NginxTrace { state: Mutex::new(State { reader, trace, rekeyed: None }) })
+    }
+
+    #[pyo3(signature = (*, since_us=None, until_us=None, host=None))]
+    fn only(
+        &self,
+        py: Python<'_>,
+        since_us: Option<i64>,
+        until_us: Option<i64>,
+        host: Option<String>,
+    ) {
+        let host = host.map(|host| host.to_ascii_lowercase().into_bytes());
+        let filter = Filter { since_us, until_us, host, location: None };
+        py.detach(|| self.state_detached().trace.filter = filter);
     }
 
     fn feed(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -218,6 +231,7 @@ fn facts<'py>(py: Python<'py>, state: &State) -> Dict<'py> {
     dict.set_item("logged", named(py, &trace.seen_by)?)?;
     dict.set_item("uncached", trace.uncached)?;
     dict.set_item("unusable", trace.unusable)?;
+    dict.set_item("left_out", trace.left_out)?;
     dict.set_item("kept_requests", trace.requests.len())?;
     dict.set_item("kept_keys", trace.keys.len())?;
     dict.set_item("rate", trace.rate())?;

@@ -4,7 +4,7 @@ First today's rules are replayed, and what they give is compared with what nginx
 by request: the back-test. Its error stands beside every forecast, and if it is too large there
 are no forecasts. The cache's state when the log begins is not known: the model begins empty, so
 what counts is the *settled* part of the log, after the longest time to live (at most half of
-it); the figures from the very beginning are given beside it.
+it) and without answers of copies from before the log. The figures of all are given beside it.
 
 How old answers get is known exactly; how many of them are *outdated* is an estimate. Between two
 fetches of a key that were dt apart the response changed with probability 1 - exp(-rate * dt),
@@ -246,11 +246,18 @@ class _Run:
                 f"{FEW_REQUESTS}); give a longer log"
             )
         if not found.is_good:
+            short = (
+                f"The log is short for lifetimes of {format_time(self.warm_up_s)} and more: give "
+                "older logs, too. "
+                if self.warm_up_s == self.span_s / 2
+                else ""
+            )
             return (
                 f"the model does not reproduce this log: off by {100 * found.error:.1f} points, "
                 f"and right for {found.agreement:.0%} of requests. Most likely a rule is "
                 "other than it was told (--config, --ttl-now, --inactive-now, --max-size-now), or "
-                "the log lacks what decides (Cache-Control, Vary). --anyway forecasts nevertheless"
+                f"the log lacks what decides (Cache-Control, Vary). {short}"
+                "--anyway forecasts nevertheless"
             )
         return ""
 

@@ -66,7 +66,7 @@ pub struct Rules {
     pub assume_stored: bool,
     /// What was never seen in the cache is not stored, see [`crate::trace::Fact`].
     pub trust_evidence: bool,
-    /// Requests from here on count as settled.
+    /// Requests from here on count as settled, but those of copies from before the log.
     pub settled_us: i64,
 }
 

@@ -3,7 +3,7 @@
 use super::model::Rules;
 use super::rekey::Rekeyed;
 use super::store::Store;
-use super::trace::{Asked, NOT_ASKED};
+use super::trace::{Asked, BEFORE, NOT_ASKED};
 use crate::record::CacheStatus;
 
 const STATUSES: usize = CacheStatus::Unknown as usize + 1;
@@ -146,7 +146,7 @@ impl Outcome {
         rules: &Rules,
     ) {
         self.all.add(asked, status);
-        if asked.start_us >= rules.settled_us {
+        if is_settled(asked, rules) {
             self.settled.add(asked, status);
         }
         let of_key = &mut self.of_key[rekeyed.keys[asked.key as usize] as usize];
@@ -172,7 +172,7 @@ impl Outcome {
         rules: &Rules,
     ) {
         self.saved_us = self.saved_us.saturating_add(fetch_us);
-        if asked.start_us < rules.settled_us {
+        if !is_settled(asked, rules) {
             return;
         }
         let age_us = age_us as u64;
@@ -201,6 +201,11 @@ impl Outcome {
         }
         self.merged = (rekeyed.keys.len() - rekeyed.count()) as u64;
     }
+}
+
+/// What a copy from before the log answered tells nothing about the model: it begins empty.
+fn is_settled(asked: &Asked, rules: &Rules) -> bool {
+    asked.start_us >= rules.settled_us && !asked.has(BEFORE)
 }
 
 fn age_bucket(age_us: u64) -> usize {

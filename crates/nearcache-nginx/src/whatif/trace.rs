@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::key_rules::KeyRules;
+use crate::filter::Filter;
 use crate::freshness::{CacheValid, Verdict};
 use crate::hashing::ByHash;
 use crate::lines::Consumer;
@@ -55,6 +56,9 @@ pub const CHANGED: u8 = 2;
 pub const GOOD: u8 = 4;
 /// The upstream failed, and an old copy was sent.
 pub const FAILED: u8 = 8;
+
+/// The key's first request, and there was a copy: from before the log.
+pub const BEFORE: u8 = 16;
 
 /// nginx's own header in a file, "\nKEY: " and "\n".
 const FILE_HEADER: u32 = 336 + 6 + 1;
@@ -99,6 +103,8 @@ pub struct Fact {
     version: u32,
     /// When the last fetch began; 0: none.
     fetch_began_us: i64,
+    /// Was it asked for before?
+    is_known: bool,
     /// Was it ever answered from the cache, or found there too old?
     was_stored: bool,
     /// Was it ever fetched although a copy should have been fresh?
@@ -186,6 +192,9 @@ pub struct Trace {
     pub uncached: u64,
     /// Lines without time or URL.
     pub unusable: u64,
+    /// Only lines of a time and host; the others are counted.
+    pub filter: Filter,
+    pub left_out: u64,
     /// [`Field::bit`] of everything that at least one line had.
     pub said: u32,
     pub refetches: Vec<Refetches>,
@@ -212,6 +221,8 @@ impl Trace {
             seen_by: [0; CacheStatus::Unknown as usize + 1],
             uncached: 0,
             unusable: 0,
+            filter: Filter::default(),
+            left_out: 0,
             said: 0,
             refetches: vec![Refetches::default(); 64],
             usual_life: None,
@@ -302,6 +313,10 @@ impl Trace {
 impl Consumer for Trace {
     fn take(&mut self, record: &Record<'_>) {
         self.said |= record.said();
+        if !(self.filter.in_time(record) && self.filter.is_host(record)) {
+            self.left_out += 1;
+            return;
+        }
         let mut joined = std::mem::take(&mut self.joined);
         let request = Request::of(record, &mut joined);
         self.take_request(&request);
@@ -348,8 +363,13 @@ impl Fact {
             let key_bytes = request.key_text.len() as u32;
             self.file_bytes = bytes.saturating_add(FILE_HEADER + key_bytes);
         }
-        self.was_stored |=
+        let was_there =
             !matches!(asked.logged, CacheStatus::Miss | CacheStatus::Bypass | CacheStatus::Unknown);
+        if was_there && !self.is_known {
+            asked.flags |= BEFORE;
+        }
+        self.is_known = true;
+        self.was_stored |= was_there;
         if let Some(control) = request.record.text(Field::CacheControl) {
             self.swr_s = stale_while_revalidate(control);
         }
@@ -359,12 +379,18 @@ impl Fact {
         }
         if is_fetch {
             self.fetched(asked, bytes, refetches);
+        } else if asked.logged == CacheStatus::Revalidated {
+            let after_us = asked.start_us.saturating_sub(self.fetch_began_us);
+            if self.fetch_began_us != 0 && after_us > 0 {
+                add_refetch(refetches, after_us, false);
+            }
+            self.fetch_began_us = asked.start_us;
         }
         is_fetch
     }
 
     fn fetched(&mut self, asked: &mut Asked, bytes: u32, refetches: &mut [Refetches]) {
-        let after_us = asked.start_us - self.fetch_began_us;
+        let after_us = asked.start_us.saturating_sub(self.fetch_began_us);
         let was_fetched = self.fetch_began_us != 0 && after_us > 0;
         if was_fetched && asked.logged == CacheStatus::Miss && self.last_life <= LONGEST_LIFE {
             // A second more than the fetch took; ten minutes are the least `inactive` in use.
@@ -374,12 +400,9 @@ impl Fact {
             self.missed_fresh |= (known_us..fresh_us).contains(&after_us);
         }
         if was_fetched && bytes > 0 && self.version > 0 {
-            let refetch = &mut refetches
-                [(after_us as u64 / 1_000_000).checked_ilog2().map_or(0, |log| log as usize + 1)];
-            refetch.count += 1;
-            refetch.sum_us += after_us as u64;
-            if bytes != self.version {
-                refetch.changed += 1;
+            let has_changed = bytes != self.version;
+            add_refetch(refetches, after_us, has_changed);
+            if has_changed {
                 asked.flags |= CHANGED;
             }
         }
@@ -391,6 +414,14 @@ impl Fact {
             self.last_life = asked.life;
         }
     }
+}
+
+fn add_refetch(refetches: &mut [Refetches], after_us: i64, has_changed: bool) {
+    let log = (after_us as u64 / 1_000_000).checked_ilog2();
+    let of = &mut refetches[log.map_or(0, |log| log as usize + 1)];
+    of.count += 1;
+    of.sum_us = of.sum_us.saturating_add(after_us as u64);
+    of.changed += u64::from(has_changed);
 }
 
 /// The key as text, with the host where the log has it apart.

@@ -49,7 +49,7 @@ _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _AGO_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def _moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+def moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
     """``2026-11-21``, ``2026-11-21T08:30`` (this machine's time), or ``90m``: so long ago.
 
     Microseconds since 1970.
@@ -94,8 +94,8 @@ def log_options(command: Command) -> Command:
         click.option("--location", metavar="LOCATION",
                      help="Only this location, written as in nginx: /api/, '= /', '~ \\.png$'."),
         click.option("--host", help="Only requests for this host."),
-        click.option("--until", metavar="TIME", callback=_moment, help="Only requests before."),
-        click.option("--since", metavar="TIME", callback=_moment,
+        click.option("--until", metavar="TIME", callback=moment, help="Only requests before."),
+        click.option("--since", metavar="TIME", callback=moment,
                      help="Only requests from then on: 2026-11-21, 2026-11-21T08:30, or 6h ago."),
         click.option("--key", metavar="VARIABLE",
                      help="The variable of the log that holds the cache key."),

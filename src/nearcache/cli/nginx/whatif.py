@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nearcache.cli.nginx.common import Request, files_of, print_json, print_page, with_progress
+from nearcache.cli.nginx.common import (
+    Request,
+    files_of,
+    moment,
+    print_json,
+    print_page,
+    with_progress,
+)
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
     from nearcache.nginx.whatif import WhatIf
     from nearcache.nginx.whatif_rules import Axes, Today
 
+COUNTED = ("lines", "bad", "uncached", "unusable", "left_out")
 NOT_FORECAST = 1  # the exit code when the model is not to be believed, or less was read
 
 
@@ -60,7 +68,14 @@ def _counts(_ctx: click.Context, _param: click.Parameter, value: str) -> list[in
     type=click.Path(allow_dash=True),
     help="nginx.conf, or the output of `nginx -T`: today's rules.",
 )
-@click.option("--host", help="The server_name whose rules count, where there are several.")
+@click.option("--host", help="Only requests for this host, and the rules of its server.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=moment,
+    help="Only requests from then on: 2026-11-21, 2026-11-21T08:30, or 6h ago.",
+)
+@click.option("--until", metavar="TIME", callback=moment, help="Only requests before.")
 @click.option(
     "--key-variable", metavar="VARIABLE", help="The variable of the log that holds the cache key."
 )
@@ -225,6 +240,7 @@ def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str]:
         sample_by=";".join(given["keys"]),
         max_requests=given["max_requests"],
     )
+    trace.only(since_us=given["since"], until_us=given["until"], host=given["host"])
     for chunk in with_progress(logs):
         trace.feed(chunk)
     trace.finish()
@@ -238,6 +254,8 @@ def _check(trace: NginxTrace, name: str) -> None:
         raise NginxError(f"no line fits the log format {name}; line {number}: {text[:160]!r}")
     if not facts["says"]["time"]:
         raise NginxError("the log has no times, so nothing can be replayed; add $msec to it")
+    if facts["left_out"] and facts["left_out"] == facts["lines"] - facts["bad"]:
+        raise NginxError("no line is of this time and host (--since, --until, --host)")
     if not facts["requests"]:
         raise NginxError(
             f"none of {facts['lines']:,} requests went through a cache (their cache status is -)"
@@ -259,7 +277,7 @@ def _show(found: WhatIf, trace: NginxTrace, logs: Logs, name: str, as_json: bool
                 "files": logs.names,
                 "troubles": logs.troubles,
                 "notes": logs.notes,
-                **{key: facts[key] for key in ("lines", "bad", "uncached", "unusable")},
+                **{key: value for key, value in facts.items() if key in COUNTED},
             },
         }
         print_json(about | found.as_json())
