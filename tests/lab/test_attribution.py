@@ -46,7 +46,7 @@ def parts_of(cell: Cell) -> dict[str, float]:
     [
         ("locmem", "get", {"key", "decode", "client", "rest"}),
         ("filebased", "set", {"key", "encode", "client", "rest"}),
-        ("shm", "get", {"key", "client", "rest"}),
+        ("shm", "get", {"client", "rest"}),  # one native call: its key cannot be timed alone
         ("redis-python-unix", "get", {"key", "decode", "client", "network", "server", "rest"}),
         ("redis-python-unix", "set", {"key", "encode", "client", "network", "server", "rest"}),
         ("pymemcache-unix", "get", {"key", "decode", "client", "network and server", "rest"}),
@@ -63,7 +63,7 @@ def test_a_get_and_a_set_are_taken_apart_as_far_as_can_be_seen(
     found = parts_of(cell)
     assert found.keys() == parts
     assert all(cost >= 0 for cost in found.values())
-    assert found["key"] > 0
+    assert found.get("key", 1) > 0
     # Once in each process, in its first round: it costs the other rounds nothing.
     assert all(len(series.points[0]) == 1 for series in cell.parts.values())
 

@@ -24,7 +24,8 @@ from .test_wording import printed
 WITH_VIEWS = [name for name, experiment in EXPERIMENTS.items() if experiment.views]
 COMPARES = re.compile(
     r"times (the time|as fast|a later|less)|fastest|first with|most (answers|requests)"
-    r"|\bsame as|no different|not told apart|slower|faster|cannot tell|no backend lied|next is",
+    r"|\bsame as|as long as|no different|not told apart|slower|faster|cannot tell"
+    r"|no backend lied|next is",
     re.IGNORECASE,
 )
 MEASURES = {"offered_rate": (1000.0, "1/s"), "service_time": (900.0, "ns"), "entries": (9.0, "")}
