@@ -159,6 +159,12 @@ def test_too_few_requests_test_nothing(tmp_path: Path) -> None:
     assert "are too few to test the model" in " ".join(result.output.split())
 
 
+def test_unknown_lifetimes_are_asked_for(log: Path) -> None:
+    result = ask(log, "--format", FORMAT, "--ttl", "1h")
+    assert result.exit_code == 1
+    assert "nothing says how long responses live today" in " ".join(result.output.split())
+
+
 def test_the_page_fits_80_columns(log: Path) -> None:
     result = ask(
         log, "--format", FORMAT, "--inactive-now", "1d", "--ttl-now", "60s", "--ttl", "1h,24h",
