@@ -240,10 +240,10 @@ class _Run:
                 "$upstream_cache_status to the log_format (`nearcache nginx config` prints one), "
                 "or give --anyway for forecasts that nobody has tested"
             )
-        if self.facts["usual_ttl_s"] is None:
+        if self.facts["usual_ttl_s"] is None and "MISS" in self.facts["logged"]:
             return (
-                "nothing says how long responses live today, neither --config nor the headers in the "
-                "log; give --ttl-now, the *_cache_valid in force"
+                "nothing says how long responses live today, neither --config nor the headers in "
+                "the log; give --ttl-now, the *_cache_valid in force"
             )
         if found.requests < FEW_REQUESTS:
             return (
