@@ -470,12 +470,9 @@ def row_groups(sheet: Sheet) -> list[list[str]]:
 def absent(analysis: Analysis) -> Table | None:
     if not analysis.absent:
         return None
-    # A twin is out with its original, and "why" often names what to install already.
-    rows = [
-        [e.name, e.state, e.reason, NONE if e.install in e.reason else e.install]
-        for e in analysis.absent
-        if e.twin_of is None
-    ]
+    out = [entry for entry in analysis.absent if entry.twin_of is None]
+    # "Why" often names what to install already.
+    rows = [[e.name, e.state, e.reason, NONE if e.install in e.reason else e.install] for e in out]
     head = ["candidate", "state", "why", "to have it"]
     return Table(title="Not in the tables", head=head, rows=rows, text_columns=(0, 1, 2, 3))
 
