@@ -470,7 +470,8 @@ def row_groups(sheet: Sheet) -> list[list[str]]:
 def absent(analysis: Analysis) -> Table | None:
     if not analysis.absent:
         return None
-    out = [entry for entry in analysis.absent if entry.twin_of is None]
+    names = {entry.name for entry in analysis.absent}
+    out = [entry for entry in analysis.absent if entry.twin_of not in names]
     # "Why" often names what to install already.
     rows = [[e.name, e.state, e.reason, NONE if e.install in e.reason else e.install] for e in out]
     head = ["candidate", "state", "why", "to have it"]
