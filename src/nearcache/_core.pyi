@@ -426,7 +426,9 @@ class NginxTraceFacts(TypedDict):
     first_us: int | None  # when the first and the last request began
     last_us: int | None
     usual_ttl_s: int | None  # the commonest lifetime of responses
-    never_stored_keys: int  # missed again while a copy should have been fresh, and never in the cache
+    never_stored_keys: (
+        int  # missed again while a copy should have been fresh, and never in the cache
+    )
     refetches: list[tuple[float, int, int]]
     """Fetches of a key by the time since the fetch before: (mean seconds, how many, of these with
     another size)."""
