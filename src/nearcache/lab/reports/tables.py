@@ -470,10 +470,11 @@ def row_groups(sheet: Sheet) -> list[list[str]]:
 def absent(analysis: Analysis) -> Table | None:
     if not analysis.absent:
         return None
-    names = {entry.name for entry in analysis.absent}
-    out = [entry for entry in analysis.absent if entry.twin_of not in names]
-    # "Why" often names what to install already.
-    rows = [[e.name, e.state, e.reason, NONE if e.install in e.reason else e.install] for e in out]
+    absent_too = {entry.name for entry in analysis.absent}
+    out = [entry for entry in analysis.absent if entry.twin_of not in absent_too]
+    # "Why" often ends with what to install, which has its own column.
+    why = {e.name: e.reason.removesuffix(f"; {e.install}") for e in out}
+    rows = [[e.name, e.state, why[e.name], e.install or NONE] for e in out]
     head = ["candidate", "state", "why", "to have it"]
     return Table(title="Not in the tables", head=head, rows=rows, text_columns=(0, 1, 2, 3))
 
