@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "nearcache"
 
 SMALL_PARTS = {
     "callkeys",
+    "charts",
     "clock",
     "engine",
     "errors",

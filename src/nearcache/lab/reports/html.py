@@ -8,11 +8,9 @@ page's own policy (CSP) allows these scripts by their hashes and nothing from a 
 from __future__ import annotations
 
 import math
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,19 +18,20 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from nearcache import charts
 from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.reports import svg, tables
 from nearcache.lab.reports.colours import colours_of
 from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
-from nearcache.lab.reports.page_data import as_script, page_data
+from nearcache.lab.reports.page_data import page_data
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.units import NOTHING, quantity
 from nearcache.lab.verdict import beside, describe_mix, recommend, void_run
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
-SCRIPTS = ("uplot/uPlot.iife.min.js", "page/charts.js", "page/page.js")
-STYLES = ("uplot/uPlot.min.css", "page/style.css")
+SCRIPTS = ("page/charts.js", "page/page.js")  # after those of nearcache.charts
+STYLES = ("page/style.css",)
 VOID_COLOUR = "#94a3b855"
 LONG = 34  # characters; longer text in a table wraps
 MAP_COLOURS = ("#3b82f633", "#f59e0b33", "#10b98133", "#ef444433", "#8b5cf633", "#06b6d433",
@@ -85,7 +84,8 @@ def render(analysis: Analysis) -> str:
     ranked = bool(analysis.ranking)
     colours = colours_of(analysis.measured)
     overview = tables.overview(analysis, sheets) if len(sheets) > 1 else None
-    scripts = [_resource(name) for name in SCRIPTS]
+    scripts = [*map(_shared, charts.SCRIPTS), *map(_resource, SCRIPTS)]
+    styles = [*map(_shared, charts.STYLES), *map(_resource, STYLES)]
     return _environment().get_template("page.html.j2").render(
         about=analysis.sample.about,
         absent=tables.absent(analysis),
@@ -101,7 +101,7 @@ def render(analysis: Analysis) -> str:
         colours=colours,
         contrasts=analysis.contrasts,
         counts=counts_line(analysis),
-        data=Markup(as_script(page_data(analysis, sheets, views))),  # noqa: S704 - escaped there
+        data=Markup(charts.as_script(page_data(analysis, sheets, views))),  # noqa: S704 - escaped there
         facts=tables.facts(analysis),
         failures=tables.failures(analysis),
         floors=tables.floors_line(analysis),
@@ -118,10 +118,10 @@ def render(analysis: Analysis) -> str:
         rest=rest,
         rest_title=REST_TITLE,
         rounds_line=tables.rounds_line(analysis),
-        script_hashes=" ".join(f"'sha256-{_hash(script)}'" for script in scripts),
+        script_hashes=" ".join(map(charts.hash_source, scripts)),
         scripts=scripts,
         sheets=[_sheet(sheet, colours) for sheet in sheets],
-        styles=Markup("").join(_resource(name) for name in STYLES),
+        styles=Markup("").join(styles),
     )  # fmt: skip
 
 
@@ -151,8 +151,9 @@ def _resource(name: str) -> Markup:
     return Markup(text)  # noqa: S704 - our own file
 
 
-def _hash(script: str) -> str:
-    return b64encode(sha256(script.encode()).digest()).decode()
+@cache
+def _shared(name: str) -> Markup:
+    return Markup(charts.resource(name))  # noqa: S704 - our own file
 
 
 def _lines(text: str) -> Markup:

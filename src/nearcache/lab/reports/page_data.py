@@ -1,4 +1,4 @@
-"""What the script of the page draws: numbers only, short, safe inside ``<script>``.
+"""What the script of the page draws: numbers only.
 
 Everything here is in the tables of the page too; a reader without scripts misses shapes,
 no numbers.
@@ -6,7 +6,6 @@ no numbers.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +19,6 @@ from nearcache.lab.views import Chart, Views
 
 RANKS = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99)
 BINS = 48
-DIGITS = 4
 
 
 def page_data(analysis: Analysis, sheets: Sequence[Sheet], views: Views) -> dict[str, Any]:
@@ -38,12 +36,6 @@ def page_data(analysis: Analysis, sheets: Sequence[Sheet], views: Views) -> dict
         "sheets": [_sheet(sheet, number_of) for sheet in sheets],
         "charts": [_chart(analysis, part) for part in views.parts if isinstance(part, Chart)],
     }
-
-
-def as_script(data: Mapping[str, Any]) -> str:
-    """JSON that cannot end the ``<script>`` it stands in, whatever names are in it."""
-    text = json.dumps(_rounded(data), separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _sheet(sheet: Sheet, number_of: Mapping[str, int]) -> dict[str, Any]:
@@ -121,17 +113,3 @@ def _chart(analysis: Analysis, chart: Chart) -> dict[str, Any]:
             for line in chart.lines
         ],
     }
-
-
-def _rounded(value: Any) -> Any:
-    """Four digits are more than any pixel shows, and JSON knows no infinity."""
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        short = float(f"{value:.{DIGITS}g}")
-        return int(short) if short.is_integer() else short
-    if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
-    return value

@@ -383,8 +383,8 @@ def rounds_line(analysis: Analysis) -> str:
     rounds, about = analysis.sample.rounds, analysis.sample.about
     sets = counted(len({repetition for repetition, _ in rounds}), "set")
     text = f"{counted(len(rounds), 'round')} in {sets} of fresh processes"
-    gone = about.get("discarded_rounds", 0)
-    return text + (f" ({counted(gone, 'more')} discarded: time was stolen)" if gone else "")
+    gone = sum(left_out for _, _, left_out in about.get("steal_visits", {}).values())
+    return text + (f" ({counted(gone, 'visit')} left out: time was stolen)" if gone else "")
 
 
 def place_line(analysis: Analysis) -> str:

@@ -1,15 +1,9 @@
 "use strict";
-// Drawing: every function takes a host element and plain data, and replaces what is in it.
+// What is drawn by hand: ratios, sizes, parts. Beside it stands curves.js, with what both need.
+// Every function takes a host element and plain data, and replaces what is in it.
 // Names come from a sample, which may come from anywhere: text is set, never parsed.
 
-const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children.filter(child => child !== null));
-  return node;
-}
 
 function shape(tag, attributes, text) {
   const node = document.createElementNS(SVG, tag);
@@ -27,33 +21,6 @@ function short(value) {
 }
 
 const times = ratio => ratio >= 0.0995 ? short(ratio) : String(Number(ratio.toPrecision(2)));
-
-function brief(value) {
-  // For ticks of an axis: no digits that say nothing.
-  const digits = number => String(Number(number.toPrecision(3)));
-  if (Math.abs(value) >= 1e6) return digits(value / 1e6) + "M";
-  if (Math.abs(value) >= 1e4) return digits(value / 1e3) + "k";
-  return digits(value);
-}
-
-function fitted(text, pixels) {
-  // What tells names apart is often at their end, so the middle goes.
-  const most = Math.max(5, Math.floor(pixels / 6.6));
-  const head = Math.ceil((most - 1) / 2);
-  return text.length > most ? text.slice(0, head) + "…" + text.slice(head + 1 - most) : text;
-}
-
-function logTicks(low, high) {
-  const ticks = [];
-  const factors = Math.log10(high / low) < 1.3 ? [1, 1.5, 2, 3, 5, 7] : Math.log10(high / low) < 4 ? [1, 2, 5] : [1];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
-    for (const factor of factors) {
-      const tick = factor * 10 ** power;
-      if (tick >= low * 0.999 && tick <= high * 1.001) ticks.push(tick);
-    }
-  const step = Math.ceil(ticks.length / 9);
-  return ticks.filter((_, index) => index % step === 0);
-}
 
 // ---- ratio forest -----------------------------------------------------------------------
 
@@ -99,157 +66,6 @@ function forest(host, rows, baseline) {
   host.replaceChildren(svg);
 }
 
-const MOST_NAMED = 14, NAME_ROOM = 190;
-
-// ---- curves -----------------------------------------------------------------------------
-
-function curves(host, chart) {
-  // chart: {lines: [{name, colour, points | xs+ys, dashed, dots, step}], xLog, yLog, x, y,
-  //         xValue, yValue, xSplits, marks: [[x, text, colour]]}
-  host.replaceChildren();
-  const lines = chart.lines.filter(line => line.points.length);
-  if (!lines.length) { host.append(make("p", { className: "soft", textContent: "Nothing to draw: choose candidates above." })); return null; }
-  const usable = lines.map(line => line.points.filter(([x, y]) => y !== null && (!chart.xLog || x > 0) && (!chart.yLog || y > 0)));
-  const data = uPlot.join(usable.map(points => {
-    const sorted = [...points].sort((a, b) => a[0] - b[0]);
-    return [sorted.map(point => point[0]), sorted.map(point => point[1])];
-  }));
-  const soft = css("--soft"), grid = { stroke: css("--line"), width: 1 };
-  const xValue = chart.xValue || brief, yValue = chart.yValue || brief;
-  const tip = make("div", { className: "tip", hidden: true });
-  // uPlot would leave out all but the powers of ten of a logarithmic axis.
-  const axis = value => ({ stroke: soft, grid, ticks: grid, font: "11px system-ui", filter: (_, splits) => splits, values: (_, splits) => splits.map(s => s === null ? "" : value(s)) });
-  const logSplits = (u, index, low, high) => logTicks(low, high);
-  const narrow = host.clientWidth < 560;
-  const marks = chart.marks || [];
-  const joined = lines.filter(line => !line.dots);
-  const named = host.clientWidth > 720 && joined.length > 0 && joined.length <= MOST_NAMED;
-  const options = {
-    width: host.clientWidth, padding: named ? [null, NAME_ROOM, null, null] : undefined, height: chart.height || (narrow ? 260 : 330),
-    legend: { show: false }, focus: { alpha: 0.25 },
-    cursor: { focus: { prox: 24 }, drag: { x: true, y: true, uni: 30 }, points: { size: 7 } },
-    scales: { x: { time: false, distr: chart.xLog ? 3 : 1, range: rangeOf(chart.xLog, 0.02) }, y: { distr: chart.yLog ? 3 : 1, range: rangeOf(chart.yLog, 0.05, chart.yZero) } },
-    axes: [
-      { ...axis(xValue), label: chart.x, size: 32, labelSize: 18, labelFont: "12px system-ui", labelGap: 0, splits: chart.xSplits || (chart.xLog ? logSplits : undefined), space: narrow ? 46 : 60 },
-      { ...axis(yValue), label: chart.y, labelSize: 20, labelFont: "12px system-ui", labelGap: 0, splits: chart.yLog ? logSplits : undefined, size: 58, space: 26 },
-    ],
-    series: [{}, ...lines.map(line => ({
-      label: line.name, stroke: line.colour, width: line.dots ? 0 : 1.8, spanGaps: true,
-      dash: line.dashed ? [5, 4] : undefined,
-      points: { show: Boolean(line.dots) || (line.points.length < 13 && !line.step), size: line.dots ? 8 : 5, fill: line.colour },
-      paths: line.step ? uPlot.paths.stepped({ align: 1 }) : undefined,
-    }))],
-    hooks: {
-      setSeries: [(u, index) => { if (index === null) tip.hidden = true; }],
-      setCursor: [u => point(u)],
-      draw: [u => drawMarks(u, marks), u => named && drawNames(u, lines), u => drawDots(u, lines)],
-    },
-  };
-  let focused = null;
-  options.hooks.setSeries.push((u, index) => { focused = index; });
-  function point(u) {
-    const { left, top, idx } = u.cursor;
-    if (focused === null || focused === undefined || left < 0 || idx === null) { tip.hidden = true; return; }
-    const at = nearest(u.data[focused], idx);
-    if (at === null) { tip.hidden = true; return; }
-    tip.textContent = `${lines[focused - 1].name}: ${yValue(u.data[focused][at])} at ${xValue(u.data[0][at])}`;
-    tip.hidden = false;
-    const room = host.clientWidth - tip.offsetWidth - 4;
-    tip.style.left = Math.max(0, Math.min(room, left + 66)) + "px";
-    tip.style.top = Math.max(0, top - 26) + "px";
-  }
-  const plot = new uPlot(options, data, host);
-  host.append(tip);
-  return plot;
-}
-
-function drawNames(u, lines) {
-  // At the right end of each curve, moved apart where ends are close.
-  const { ctx, bbox } = u, ratio = devicePixelRatio, step = 13 * ratio;
-  const places = [];
-  lines.forEach((line, number) => {
-    if (line.dots) return;
-    const values = u.data[number + 1], at = nearest(values, values.length - 1);
-    if (at !== null) places.push({ line, y: u.valToPos(values[at], "y", true) });
-  });
-  places.sort((a, b) => a.y - b.y);
-  places.forEach((place, i) => { place.at = i ? Math.max(place.y, places[i - 1].at + step) : place.y; });
-  const over = places.length ? places[places.length - 1].at - (bbox.top + bbox.height) : 0;
-  if (over > 0) for (let i = places.length - 1, least = bbox.top + bbox.height; i >= 0; i--, least -= step)
-    places[i].at = Math.min(places[i].at, least);
-  ctx.save();
-  ctx.font = `${11 * ratio}px system-ui`;
-  ctx.textAlign = "left";
-  ctx.textBaseline = "middle";
-  for (const { line, at } of places) {
-    ctx.fillStyle = line.colour;
-    ctx.fillText(fitted(line.name, NAME_ROOM - 10), bbox.left + bbox.width + 8 * ratio, at);
-  }
-  ctx.restore();
-}
-
-function drawDots(u, lines) {
-  // Beside a dot its name, where there is room; the tip names them all.
-  const { ctx, bbox } = u, ratio = devicePixelRatio, taken = [];
-  const dots = lines.flatMap((line, number) => line.dots
-    ? [...u.data[number + 1].keys()].filter(i => typeof u.data[number + 1][i] === "number").map(i => ({
-        line, x: u.valToPos(u.data[0][i], "x", true), y: u.valToPos(u.data[number + 1][i], "y", true) }))
-    : []);
-  for (const dot of dots) taken.push([dot.x - 5 * ratio, dot.y - 5 * ratio, 10 * ratio, 10 * ratio]);
-  ctx.save();
-  ctx.font = `${11 * ratio}px system-ui`;
-  ctx.textBaseline = "middle";
-  for (const { line, x, y } of dots) {
-    const text = fitted(line.name, 190), wide = ctx.measureText(text).width;
-    const flip = x + wide + 12 * ratio > bbox.left + bbox.width;
-    const box = [flip ? x - wide - 9 * ratio : x + 9 * ratio, y - 7 * ratio, wide, 14 * ratio];
-    if (box[0] < bbox.left || taken.some(other => overlap(box, other))) continue;
-    taken.push(box);
-    ctx.fillStyle = line.colour;
-    ctx.textAlign = "left";
-    ctx.fillText(text, box[0], y);
-  }
-  ctx.restore();
-}
-
-function nearest(values, index) {
-  for (let away = 0; away < values.length; away++) {
-    if (values[index - away] !== null && values[index - away] !== undefined) return index - away;
-    if (values[index + away] !== null && values[index + away] !== undefined) return index + away;
-  }
-  return null;
-}
-
-function rangeOf(isLog, margin, fromZero) {
-  return (u, low, high) => {
-    if (low === null || high === null) return [1, 10];
-    if (isLog) {
-      const room = Math.max(1.02, (high / low) ** margin);
-      return [low / room, high * room];
-    }
-    const room = (high - low || Math.abs(high) || 1) * margin;
-    return [fromZero ? 0 : low - room, high + room];
-  };
-}
-
-function drawMarks(u, marks) {
-  const { ctx, bbox } = u, ratio = devicePixelRatio;
-  ctx.save();
-  ctx.font = `${11 * ratio}px system-ui`;
-  marks.forEach(([x, text, colour], number) => {
-    const at = u.valToPos(x, "x", true);
-    if (at < bbox.left - 1 || at > bbox.left + bbox.width + 1) return;
-    ctx.strokeStyle = ctx.fillStyle = colour || css("--soft");
-    ctx.setLineDash([4 * ratio, 4 * ratio]);
-    ctx.beginPath(); ctx.moveTo(at, bbox.top); ctx.lineTo(at, bbox.top + bbox.height); ctx.stroke();
-    if (!text) return;
-    const leftwards = at > bbox.left + bbox.width * 0.7;
-    ctx.textAlign = leftwards ? "right" : "left";
-    ctx.fillText(text, at + (leftwards ? -5 : 5) * ratio, bbox.top + (13 + 14 * (number % 4)) * ratio);
-  });
-  ctx.restore();
-}
-
 // ---- size against time ------------------------------------------------------------------
 
 function scatter(host, dots, unit) {
@@ -291,8 +107,6 @@ function scatter(host, dots, unit) {
   }
   host.replaceChildren(svg);
 }
-
-const overlap = (a, b) => a[0] < b[0] + b[2] && b[0] < a[0] + a[2] && a[1] < b[1] + b[3] && b[1] < a[1] + a[3];
 
 function frontier(dots) {
   // Nobody is both faster and smaller than these.
