@@ -1,11 +1,12 @@
-"""Rounds of which other guests had much are left out, counted and shown; too many void the run."""
+"""Visits that other guests had much of are repeated or left out; too many void a candidate."""
 
 from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import chain, count, repeat
 
 import pytest
 
@@ -21,64 +22,65 @@ from nearcache.lab.model import Plan
 from nearcache.lab.reports import tables
 from nearcache.lab.rules import badge, voided
 from nearcache.lab.sample import Sample
-from nearcache.lab.stolen import Pressure, Rounds, steal_share
+from nearcache.lab.stolen import HELD_MOST, Pressure, StolenTime, steal_share
 
 from .conftest import Silent
 from .made import experiment, sample_of, steady
 
-At = tuple[int, int]
+
+def machine_losing(shares: Iterable[float]) -> Callable[[], Pressure]:
+    """A machine of which other guests take these shares, one between any two looks."""
+    left = iter(shares)
+    steal = everything = 0
+
+    def look() -> Pressure:
+        nonlocal steal, everything
+        steal, everything = steal + int(1000 * next(left)), everything + 1000
+        return {"load": 0.1, "swapped_pages": 0, "steal_ticks": steal, "all_ticks": everything}
+
+    return look
 
 
-def pressures(shares: list[float]) -> Callable[[], Pressure]:
-    """A machine of which other guests take these shares, one between any two looks of a round."""
+def kept_of(attempts: list[list[float]]) -> tuple[list[tuple[int, int]], dict[str, object]]:
+    """For each visit what its attempts lose. Which visits were kept, and by which attempt."""
+    kept: list[tuple[int, int]] = []
+    # Nothing is lost between the end of one attempt and the start of the next.
+    looks = [share for visit in attempts for lost in visit for share in (0.0, lost)]
 
-    def look() -> Iterator[Pressure]:
-        steal = everything = 0
-        for share in shares:
-            yield {"steal_ticks": steal, "all_ticks": everything}
-            steal, everything = steal + int(1000 * share), everything + 1000
-            yield {"steal_ticks": steal, "all_ticks": everything}
+    def record(_name: str, _payload: str, visited: Visited, at: tuple[int, int]) -> None:
+        kept.append((at[1], int(visited.phases[0].samples[0])))
 
-    looks = look()
-    return lambda: next(looks)
-
-
-def kept_of(shares: list[float]) -> tuple[list[int], dict[str, object]]:
-    kept: list[int] = []
-
-    def record(_name: str, _payload: str, _visited: Visited, at: At) -> None:
-        kept.append(at[1])
-
-    rounds = Rounds(record, pressures(shares))
-    for number in range(len(shares)):
-        with rounds.round():
-            rounds.take("a", "S", Visited([Phase("get", samples=array("Q", [1]))]), (0, number))
-    return kept, rounds.close()
+    stolen = StolenTime(record, machine_losing(looks))
+    for number in range(len(attempts)):
+        answer, share = stolen.ask("a", lambda attempt: attempt)
+        visited = Visited([Phase("get", samples=array("Q", [answer]))])
+        stolen.take(("a", "S", visited, (0, number)), share)
+    return kept, stolen.close()
 
 
-def test_a_round_with_much_stolen_time_is_discarded_and_counted() -> None:
-    kept, about = kept_of([0.0, 0.01, 0.08, 0.0])
-    assert kept == [0, 1, 3]
-    assert about["discarded_rounds"] == 1
-    assert about["steal_rounds"] == [0.0, 0.01, 0.08, 0.0]
+def test_a_visit_that_was_stolen_from_is_made_again() -> None:
+    kept, about = kept_of([[0.0], [0.01], [0.08, 0.0], [0.0]])
+    assert kept == [(0, 0), (1, 0), (2, 1), (3, 0)]
+    assert about["steal_visits"] == {"a": [4, 1, 0]}
+    assert about["steal_share"] == pytest.approx(0.01 / 4)
+
+
+def test_stolen_from_twice_it_is_left_out_and_counted() -> None:
+    kept, about = kept_of([[0.0], [0.01], [0.08, 0.05], [0.0]])
+    assert kept == [(0, 0), (1, 0), (3, 0)]
+    assert about["steal_visits"] == {"a": [4, 1, 1]}
 
 
 def test_where_it_would_be_more_than_a_third_everything_is_kept_to_be_seen() -> None:
-    kept, about = kept_of([0.05, 0.0, 0.08, 0.0])
-    assert sorted(kept) == [0, 1, 2, 3]
-    assert about["discarded_rounds"] == 0
+    kept, about = kept_of([[0.05, 0.05], [0.0], [0.08, 0.03], [0.0]])
+    assert sorted(number for number, _ in kept) == [0, 1, 2, 3]
+    assert about["steal_visits"] == {"a": [4, 2, 2]}
 
 
-def test_a_round_that_is_interrupted_keeps_what_it_has() -> None:
-    kept: list[str] = []
-    rounds = Rounds(lambda name, *_: kept.append(name), pressures([0.0, 0.0]))
-    with suppress(KeyboardInterrupt), rounds.round():
-        rounds.take("a", "S", Visited([]), (0, 0))
-        raise KeyboardInterrupt
-    with rounds.round():
-        pass  # interrupted before anybody answered: no round
-    assert kept == ["a"]
-    assert rounds.close()["steal_rounds"] == [0.0]
+def test_what_is_kept_for_that_is_bounded() -> None:
+    kept, about = kept_of([[0.05, 0.05]] * (HELD_MOST + 5))
+    assert len(kept) == HELD_MOST
+    assert about["steal_visits"] == {"a": [HELD_MOST + 5] * 3}
 
 
 def test_the_cpu_that_measures_counts_for_itself_and_a_single_tick_does_not() -> None:
@@ -102,9 +104,9 @@ def test_the_kernel_is_asked_for_the_measuring_cpu_and_for_all(
     assert machine.pressure()["all_ticks"] == 0
 
 
-def with_rounds(shares: list[float], discarded: int) -> Sample:
+def with_visits(visits: dict[str, list[int]]) -> Sample:
     sample = sample_of(experiment("a", "b", mix={"get": 1.0}), steady({"a": 1e3, "b": 2e3}))
-    sample.about |= {"steal_rounds": shares, "discarded_rounds": discarded, "steal_share": 0.02}
+    sample.about |= {"steal_visits": visits, "steal_share": 0.004}
     return sample
 
 
@@ -113,63 +115,57 @@ def said_of(sample: Sample) -> tuple[str, str]:
     return check.status, check.text
 
 
-def test_few_discarded_rounds_leave_a_run_that_counts_and_the_report_shows_them() -> None:
-    sample = with_rounds([0.0] * 20 + [0.2], discarded=1)
+def test_few_visits_left_out_leave_a_run_that_counts_and_the_report_shows_them() -> None:
+    sample = with_visits({"a": [20, 5, 2], "b": [20, 1, 0]})
     assert not voided(sample)
     status, text = said_of(sample)
     assert status == "passed"
-    assert text.startswith("in 1 of 21 rounds the hypervisor gave more than 2%")
-    assert "were discarded, and of the rest it gave at most 0.0%" in text
-    assert said_of(with_rounds([0.0, 0.01], 0))[1].endswith("other guests at most 1.0% of a round")
-    assert "1 more discarded: time was stolen" in tables.rounds_line(Analysis(sample))
+    assert text.startswith("the hypervisor gave other guests 0.4% of a visit; of 40 visits, ")
+    assert text.endswith("6 with more than 2% were made again and 2 left out")
+    assert said_of(with_visits({"a": [9, 0, 0]}))[1].endswith("other guests 0.4% of a visit")
+    assert "2 visits left out: time was stolen" in tables.rounds_line(Analysis(sample))
 
 
-def test_more_than_a_third_voids_the_run() -> None:
-    sample = with_rounds([0.0] * 12 + [0.2] * 8, discarded=0)
-    assert [finding.rule for finding in voided(sample)] == ["no time is stolen"]
-    assert said_of(sample)[1].endswith("in 8 of 20 rounds the hypervisor gave more than 2% of the "
-                                       "time to other guests, up to 20.0%")  # fmt: skip
+def test_more_than_a_third_voids_that_candidate_and_no_other() -> None:
+    sample = with_visits({"a": [20, 5, 1], "b": [20, 12, 8]})
+    assert [(f.rule, f.candidate) for f in voided(sample)] == [("no time is stolen", "b")]
+    assert "in 8 of 20 visits it took more than 2%, twice" in said_of(sample)[1]
 
 
-def test_merged_runs_are_judged_by_the_rounds_of_both() -> None:
-    bad, good = with_rounds([0.2, 0.2, 0.0], 0), with_rounds([0.0] * 9, 0)
+def test_merged_runs_are_judged_by_the_visits_of_both() -> None:
+    bad, good = with_visits({"a": [3, 2, 2]}), with_visits({"a": [9, 0, 0], "b": [9, 1, 0]})
     merged = merge([good, bad])
-    assert len(merged.about["steal_rounds"]) == 12
+    assert merged.about["steal_visits"] == {"a": [12, 2, 2], "b": [9, 1, 0]}
     assert not voided(merged)
 
 
-def measured(shares: Callable[[], float]) -> Sample:
-    """A real run on a machine that loses as much time in each round as ``shares`` says."""
-    steal = everything = 0
-
-    def look() -> Pressure:
-        nonlocal steal, everything
-        steal, everything = steal + int(1000 * shares()), everything + 1000
-        return {"load": 0.1, "swapped_pages": 0, "steal_ticks": steal, "all_ticks": everything}
-
+def measured(shares: Iterable[float]) -> Sample:
+    """A real run of locmem and its twin on a machine that loses such shares."""
     plan = Plan(repetitions=1, rounds=4, phase_ms=0.3, time_limit_s=30)
     locmem = next(c for c in BACKENDS.candidates if c.settings == LOCMEM.settings)
-    asked = BACKENDS.__class__(**{**vars(BACKENDS), "candidates": [locmem], "plans": {"t": plan}})
+    asked = replace(BACKENDS, candidates=[locmem], plans={"t": plan})
     order = prepare(asked, Wish(plan="t", payloads=("S",), operations=("get", "set"), seed=7))
     sample = new_sample(order, "a test")
-    measure(order, sample, Silent(), lambda _: None, look)
+    measure(order, sample, Silent(), lambda _: None, machine_losing(shares))
     return sample
 
 
-def test_a_run_leaves_out_the_round_in_which_time_was_stolen() -> None:
-    # One look before the run, two for each round, one after: the fifth ends the second round.
-    looks = iter([0, 0, 0, 0, 0.3, 0, 0, 0, 0, 0])
-    sample = measured(lambda: next(looks))
-    assert sample.about["discarded_rounds"] == 1
-    assert {number for _, number in sample.rounds} == {0, 2, 3}
-    cell = sample.cells["locmem", "get", "S"]
-    assert set(cell.points[0]) == {0, 2, 3}
+def test_a_run_loses_the_pair_of_a_visit_in_which_time_was_stolen_twice() -> None:
+    # One look before the run, two for each visit of which there are two a round. The fourth
+    # visit, in the second round, has two attempts.
+    sample = measured(chain([0.0] * 8, [0.3, 0.0, 0.3], repeat(0.0)))
+    counts = sample.about["steal_visits"]
+    assert sorted(counts.values()) == [[4, 0, 0], [4, 1, 1]]
+    for name, (_, _, left_out) in counts.items():
+        cell = sample.cells[name, "get", "S"]
+        assert set(cell.points[0]) == ({0, 2, 3} if left_out else {0, 1, 2, 3})
     assert not [finding for finding in voided(sample) if finding.rule == "no time is stolen"]
 
 
 def test_a_run_on_a_machine_without_time_has_grey_numbers_and_says_why() -> None:
-    sample = measured(lambda: random.Random(1).uniform(0.1, 0.3))
+    rng = random.Random(1)
+    sample = measured(rng.uniform(0.1, 0.3) for _ in count())
     assert len(sample.rounds) == 4
-    assert sample.about["discarded_rounds"] == 0
+    assert {counts[2] for counts in sample.about["steal_visits"].values()} == {4}
     assert "no time is stolen" in {finding.rule for finding in voided(sample)}
     assert Analysis(sample).ranking == []

@@ -35,7 +35,7 @@ from nearcache.lab.model import NO_PAYLOAD, Candidate, Experiment, Operation, Pl
 from nearcache.lab.redact import redact
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import ServerMissing, Servers
-from nearcache.lab.stolen import Pressure, Rounds
+from nearcache.lab.stolen import Pressure, StolenTime
 from nearcache.lab.stopping import Stopped, Stopping
 from nearcache.lab.timed import BATCH, calibrate
 
@@ -92,7 +92,7 @@ def measure(
             driver.put_away()
     after = look()
     sample.about |= {
-        **driver.rounds.close(),
+        **driver.stolen.close(),
         "seconds": round(time.monotonic() - started, 1),
         "swapped_pages": int(after["swapped_pages"] - before["swapped_pages"]),
         "versions_after": describe_versions(),
@@ -118,7 +118,7 @@ class Driver:
         self.checkpoint = checkpoint
         self.stopping = stopping
         self.interleaving = Interleaving(random.Random(order.seed))
-        self.rounds = Rounds(self._record, look)
+        self.stolen = StolenTime(self._record, look)
         self.cpu = measuring_cpu()
         self.batches: dict[tuple[str, str, str], int] = {}
         self.lowest: dict[str, float] = {}
@@ -168,8 +168,7 @@ class Driver:
             for number in range(plan.rounds):
                 began = time.monotonic()
                 self.progress.round(number + 1, plan.rounds, self._visits_per_round())
-                with self.rounds.round():
-                    self._visit_all(f"{repetition}:{number}", (repetition, number))
+                self._visit_all(f"{repetition}:{number}", (repetition, number))
                 took_s = time.monotonic() - began
                 self.deadline = self.started + share_s
                 if time.monotonic() + took_s > self.deadline:
@@ -238,16 +237,31 @@ class Driver:
             if time.monotonic() > self.deadline:
                 return  # the pairs of this round that are complete count
             self.progress.step(f"{member.candidate.name}, payload {payload}")
-            answer = member.ask(self._visit(member.candidate, payload, round_id, record is None))
+            answer, stolen = self._ask(member, payload, round_id, record is None)
             if isinstance(answer, Failed):
                 self._expel(member, answer)
             elif record is None:
                 self._learn(member.candidate, payload, answer)
             else:
-                self.interleaving.visited(
-                    member.candidate.name, payload, place / max(1, len(visits) - 1)
-                )
-                self.rounds.take(member.candidate.name, payload, answer, record)
+                name = member.candidate.name
+                self.interleaving.visited(name, payload, place / max(1, len(visits) - 1))
+                self.stolen.take((name, payload, answer, record), stolen)
+
+    def _ask(
+        self, member: Member, payload: str, round_id: str, learning: bool
+    ) -> tuple[Visited | Failed, float]:
+        """What it answered, and the share of its time that was stolen."""
+
+        def ask(attempt: int) -> Visited | Failed:
+            own = f"{round_id}:{attempt}" if attempt else round_id
+            answer: Visited | Failed = member.ask(
+                self._visit(member.candidate, payload, own, learning)
+            )
+            return answer
+
+        if learning:
+            return ask(0), 0.0
+        return self.stolen.ask(member.candidate.name, ask)
 
     def _visit(self, candidate: Candidate, payload: str, round_id: str, learning: bool) -> Visit:
         # What does not depend on the payload is measured with the first one only.

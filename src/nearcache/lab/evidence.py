@@ -18,7 +18,7 @@ from nearcache.lab.units import counted
 
 LATE_MOST = 0.01  # of all calls
 BUSY_MOST = 0.8  # of the generator's time
-RUN_STEAL_MOST = 0.01  # where rounds were not looked at each for itself
+RUN_STEAL_MOST = 0.01  # where visits were not looked at each for itself
 SWAP_MOST_PAGES = 256  # 1 MiB; less is somebody's idle page
 LOAD_MOST = 0.7  # of one CPU, before the run
 PROCESSES_LEAST = 5
@@ -271,21 +271,28 @@ def same_versions(sample: Sample) -> Outcome | None:
 
 
 def steal(sample: Sample) -> Outcome:
-    """Rounds with much of it were discarded. Were they too many, the machine is not fit."""
-    shares = sample.about.get("steal_rounds")
-    if not shares:
+    """Visits with much of it were left out. Who lost too many was not measured."""
+    visits: dict[str, list[int]] | None = sample.about.get("steal_visits")
+    if not visits:
         share = sample.about["steal_share"]
         text = f"the hypervisor gave {share:.1%} of the time to other guests"
         return Outcome(text, [Problem(text)] if share > RUN_STEAL_MOST else [])
-    kept = [share for share in shares if share <= STEAL_MOST]
-    some = f"{len(shares) - len(kept)} of {len(shares)} rounds" if kept else "every round"
-    text = f"in {some} the hypervisor gave more than {STEAL_MOST:.0%} of the time to other guests"
-    if too_many(shares):
-        return Outcome(text, [Problem(f"{text}, up to {max(shares):.1%}")])
-    others = f"at most {max(kept):.1%} of a round"
-    if len(kept) == len(shares):
-        return Outcome(f"the hypervisor gave other guests {others}")
-    return Outcome(f"{text}; they were discarded, and of the rest it gave {others}")
+    text = f"the hypervisor gave other guests {sample.about['steal_share']:.1%} of a visit"
+    problems = [
+        Problem(
+            f"in {stolen} of {counted(made, 'visit')} it took more than {STEAL_MOST:.0%}, twice",
+            name,
+        )
+        for name, (made, _, stolen) in visits.items()
+        if too_many(stolen, made)
+    ]
+    made, repeated, stolen = (sum(counts) for counts in zip(*visits.values(), strict=True))
+    if repeated:
+        text += (
+            f"; of {made:,} visits, {repeated:,} with more than {STEAL_MOST:.0%} were made again"
+            f" and {stolen:,} left out"
+        )
+    return Outcome(text, problems)
 
 
 def swap(sample: Sample) -> Outcome | None:

@@ -47,9 +47,12 @@ def _merge_conditions(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     for name in ("steal_share", "load_before", "swapped_pages"):
         if name in theirs:
             ours[name] = max(ours.get(name, 0), theirs[name])
-    if "steal_rounds" in ours and "steal_rounds" in theirs:
-        ours["steal_rounds"] = [*ours["steal_rounds"], *theirs["steal_rounds"]]
-        ours["discarded_rounds"] += theirs["discarded_rounds"]
+    if "steal_visits" in ours and "steal_visits" in theirs:
+        known = ours["steal_visits"]
+        ours["steal_visits"] = known | {
+            name: [sum(both) for both in zip(counts, known.get(name, (0, 0, 0)), strict=True)]
+            for name, counts in theirs["steal_visits"].items()
+        }
     if theirs["state"] != "complete":
         ours["state"] = theirs["state"]
     if "changed" in theirs:

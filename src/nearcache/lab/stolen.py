@@ -1,26 +1,28 @@
-"""Time that the hypervisor gave to other guests, round by round.
+"""Time that the hypervisor gave to other guests, visit by visit.
 
-What a round measured is kept back until its end, when it is known how much of its time was
-stolen. Rounds with much of that are discarded and counted: they are no loss to those that stay,
-because arms are compared within a round. Where that would be more than a third, nothing is
-discarded: the run is void then (evidence.py), and grey numbers say more than none.
+A visit much of whose time was stolen is made again, once; stolen from again, it is left out of
+the sample and counted. Arms are compared within a round, so only the pairs of that visit are
+lost. A candidate that would lose more than a third of its visits keeps them all: its numbers
+are void then (evidence.py), and grey numbers say more than none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from nearcache.lab.messages import Visited
 
-# Of a round. Less than this moves a mean by less than the least floor of noise.
+# Of a visit. Less than this moves a mean by less than the least floor of noise.
 STEAL_MOST = 0.02
-DISCARDED_MOST = 1 / 3  # of all rounds
+LEFT_OUT_MOST = 1 / 3  # of a candidate's visits
+HELD_MOST = 256  # answers of visits that were stolen from, kept until it is known what they are for
 
 # Candidate, payload, what it answered, (repetition, round).
-Record = Callable[[str, str, Visited, tuple[int, int]], None]
+Answer = tuple[str, str, Visited, tuple[int, int]]
 Pressure = Mapping[str, float]  # see machine.pressure
+Asked = TypeVar("Asked")
 
 
 def steal_share(before: Pressure, after: Pressure) -> float:
@@ -31,62 +33,67 @@ def steal_share(before: Pressure, after: Pressure) -> float:
     return max(_share(before, after, "cpu_"), _share(before, after, ""))
 
 
-def too_many(shares: Sequence[float]) -> bool:
-    """Were more of these rounds stolen from than can be done without?"""
-    return len(stolen(shares)) > DISCARDED_MOST * len(shares)
+def too_many(left_out: int, visits: int) -> bool:
+    return left_out > LEFT_OUT_MOST * visits
 
 
-def stolen(shares: Sequence[float]) -> list[float]:
-    return [share for share in shares if share > STEAL_MOST]
+class StolenTime:
+    """Asks candidates, and passes on what they answered in time that was theirs."""
 
-
-class Rounds:
-    """The answers of one round at a time, on their way into the sample."""
-
-    def __init__(self, record: Record, look: Callable[[], Pressure]) -> None:
+    def __init__(
+        self,
+        record: Callable[[str, str, Visited, tuple[int, int]], None],
+        look: Callable[[], Pressure],
+    ) -> None:
         self._record = record
         self._look = look
-        self._answers: list[tuple[str, str, Visited, tuple[int, int]]] = []
-        self._doubtful: list[tuple[str, str, Visited, tuple[int, int]]] = []
-        self.shares: list[float] = []
+        self._held: list[Answer] = []
+        self._shares: list[float] = []
+        self.visits: Counter[str] = Counter()  # by candidate
+        self.repeated: Counter[str] = Counter()
+        self.stolen: Counter[str] = Counter()
 
-    @contextmanager
-    def round(self) -> Iterator[None]:
-        """What is taken in here is kept or not as one; also if the round is interrupted."""
-        before = self._look()
-        try:
-            yield
-        finally:
-            if self._answers:
-                self._judge(steal_share(before, self._look()))
+    def ask(self, candidate: str, ask: Callable[[int], Asked]) -> tuple[Asked, float]:
+        """The answer to the first attempt or, where that was stolen from, to the second.
 
-    def take(self, candidate: str, payload: str, visited: Visited, at: tuple[int, int]) -> None:
-        self._answers.append((candidate, payload, visited, at))
+        ``ask`` is told which attempt it is, 0 or 1. The share of its time is what ``take`` wants.
+        """
+        answer, share = self._watched(ask, 0)
+        if share <= STEAL_MOST:
+            return answer, share
+        self.repeated[candidate] += 1
+        return self._watched(ask, 1)
+
+    def take(self, answer: Answer, share: float) -> None:
+        candidate = answer[0]
+        self._shares.append(share)
+        self.visits[candidate] += 1
+        if share <= STEAL_MOST:
+            self._record(*answer)
+            return
+        self.stolen[candidate] += 1
+        if len(self._held) < HELD_MOST:
+            self._held.append(answer)
 
     def close(self) -> dict[str, Any]:
         """For the sample, when the last round is over."""
-        discarded = 0 if too_many(self.shares) else len(stolen(self.shares))
-        if not discarded:
-            self._record_all(self._doubtful)
-        self._doubtful = []
-        mean = sum(self.shares) / len(self.shares) if self.shares else 0.0
+        for answer in self._held:
+            if too_many(self.stolen[answer[0]], self.visits[answer[0]]):
+                self._record(*answer)
+        self._held = []
+        shares = self._shares
         return {
-            "steal_share": mean,
-            "steal_rounds": self.shares,
-            "discarded_rounds": discarded,
+            "steal_share": sum(shares) / len(shares) if shares else 0.0,
+            "steal_visits": {
+                name: [visits, self.repeated[name], self.stolen[name]]
+                for name, visits in self.visits.items()
+            },
         }
 
-    def _judge(self, share: float) -> None:
-        self.shares.append(share)
-        answers, self._answers = self._answers, []
-        if share > STEAL_MOST:
-            self._doubtful += answers
-        else:
-            self._record_all(answers)
-
-    def _record_all(self, answers: Sequence[tuple[str, str, Visited, tuple[int, int]]]) -> None:
-        for answer in answers:
-            self._record(*answer)
+    def _watched(self, ask: Callable[[int], Asked], attempt: int) -> tuple[Asked, float]:
+        before = self._look()
+        answer = ask(attempt)
+        return answer, steal_share(before, self._look())
 
 
 def _share(before: Pressure, after: Pressure, prefix: str) -> float:
