@@ -23,6 +23,8 @@ from nearcache.process import Mutex
 from tests.redis.servers import Server
 
 ROOT = Path(__file__).parents[2]
+# They do something when they are imported, or want to be told what to be.
+PROGRAMS = ("nearcache.__main__", "nearcache.lab.endpoint.wsgi", "nearcache.web.standalone")
 HEAD = """
 import faulthandler, importlib, os, pkgutil, sys, threading, time
 import django
@@ -32,7 +34,7 @@ django.setup()
 from django.core.cache import cache
 import nearcache
 for module in pkgutil.walk_packages(nearcache.__path__, "nearcache."):
-    if module.name != "nearcache.__main__":
+    if module.name not in {programs!r}:
         importlib.import_module(module.name)
 from nearcache.memoize import memoize
 faulthandler.dump_traceback_later(45, exit=True)
@@ -127,7 +129,9 @@ def settings(request: pytest.FixtureRequest, server: Server, private_path: Path)
 
 
 def run(settings: dict[str, Any], program: str, **values: Any) -> None:
-    text = HEAD.format(cache=settings) + textwrap.dedent(program).format(**values)
+    text = HEAD.format(cache=settings, programs=PROGRAMS) + textwrap.dedent(program).format(
+        **values
+    )
     # gevent and Python warn of patching late, and of forking with threads: rightly.
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", text],
