@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 RUST := scripts/with-rust
 
 .DEFAULT_GOAL := help
-.PHONY: help venv core servers newer-redis s3-server lab test test-matrix torture check format bench results docs
+.PHONY: help venv core servers newer-redis other-nginx s3-server lab test test-matrix torture check format bench results docs
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | expand -t 14
@@ -18,6 +18,10 @@ servers:
 newer-redis:  # Beside the system's: tests run against both.
 	@scripts/newer-redis
 
+other-nginx:  # The same for nginx: one newer, one older.
+	@scripts/other-nginx newer
+	@scripts/other-nginx older
+
 s3-server:  # For the objects experiment; Debian has none.
 	@scripts/s3-server
 
@@ -27,11 +31,11 @@ core: venv  # The native module, beside the sources.
 lab: core servers  ## Measure cache backends on this machine; ends in a CACHES block to paste.
 	@.venv/bin/nearcache lab run backends
 
-test: core servers newer-redis s3-server  ## Test the core and the package.
-	@$(RUST) cargo test --release --quiet -p nearcache-core -p nearcache-nginx
+test: core servers newer-redis other-nginx s3-server  ## Test the core and the package.
+	@$(RUST) cargo test --profile tested --quiet -p nearcache-core -p nearcache-nginx
 	@$(PYTHON) -m pytest -q
 
-test-matrix: servers newer-redis s3-server  ## Test on every Python >= 3.11 found, with Django 5.2 and the newest.
+test-matrix: servers newer-redis other-nginx s3-server  ## Test on every Python >= 3.11 found, with Django 5.2 and the newest.
 	@scripts/test-matrix
 
 torture: core  ## Kill and freeze processes inside the store, for HOURS or MINUTES.

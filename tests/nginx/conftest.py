@@ -18,6 +18,16 @@ import pytest
 from nearcache.lab.servers import child_setup, end_process, free_port
 
 START_TIMEOUT_S = 10.0
+BESIDE = Path(__file__).parents[2] / ".cache"
+PROGRAMS = {
+    "system": "nginx",
+    "newer": str(BESIDE / "newer-nginx" / "nginx"),
+    "older": str(BESIDE / "older-nginx" / "nginx"),
+}
+"""By what tests call them; scripts/other-nginx unpacks those that are not the system's."""
+
+every_nginx = pytest.mark.parametrize("program", PROGRAMS, indirect=True)
+"""For tests of what nginx writes into a cache directory, and makes of what it finds there."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,7 @@ def wait_for(happens: Callable[[], bool], timeout_s: float = START_TIMEOUT_S) ->
 class Nginx:
     """One nginx in the foreground, with its own prefix."""
 
-    def __init__(self, directory: Path, http: str, server: str) -> None:
+    def __init__(self, program: str, directory: Path, http: str, server: str) -> None:
         self.directory = directory
         self.cache = directory / "cache"
         self.log = directory / "access.log"
@@ -105,7 +115,7 @@ class Nginx:
         self.configuration = directory / "nginx.conf"
         self.configuration.write_text(text.replace("{cache}", str(self.cache)))
         self.process = subprocess.Popen(
-            ["nginx", "-p", str(directory), "-c", str(self.configuration)],
+            [program, "-p", str(directory), "-c", str(self.configuration)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -191,18 +201,27 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def start_nginx(tmp_path: Path) -> Iterator[StartNginx]:
-    """A function that starts nginx with these ``http`` and ``server`` lines; ``{cache}`` works."""
-    if shutil.which("nginx") is None:
+def program(request: pytest.FixtureRequest) -> str:
+    """The nginx to start: the system's, or those of ``every_nginx``."""
+    which: str = getattr(request, "param", "system")
+    if shutil.which(PROGRAMS[which]) is None:
+        what = "nginx is not installed" if which == "system" else f"there is no {which} nginx"
+        how = "make servers" if which == "system" else "make other-nginx"
         if os.environ.get("CI"):
-            pytest.fail("nginx is not installed, and CI must have it")
-        pytest.skip("nginx is not installed: its doctor is NOT tested")
+            pytest.fail(f"{what}, and CI must have it; `{how}`")
+        pytest.skip(f"{what}: the doctor is NOT tested with it; `{how}`")
+    return PROGRAMS[which]
+
+
+@pytest.fixture
+def start_nginx(tmp_path: Path, program: str) -> Iterator[StartNginx]:
+    """A function that starts nginx with these ``http`` and ``server`` lines; ``{cache}`` works."""
     started: list[Nginx] = []
 
     def start(http: str = "", server: str = "") -> Nginx:
         directory = tmp_path / f"nginx{len(started)}"
         directory.mkdir()
-        started.append(Nginx(directory, http, server))
+        started.append(Nginx(program, directory, http, server))
         return started[-1]
 
     yield start

@@ -25,7 +25,7 @@ from nearcache.nginx.heads import Head
 from nearcache.nginx.keys import name_of, parse_levels, path_of, variant_of
 from nearcache.nginx.layout import LAYOUTS, MEMBERS, Layout
 
-from .conftest import Answer, Nginx, StartNginx, Upstream
+from .conftest import Answer, Nginx, StartNginx, Upstream, every_nginx
 
 Proxy = Callable[[str], Nginx]
 KEY = b"http://127.0.0.1:1/a?b=1"
@@ -104,6 +104,7 @@ def test_levels_are_those_that_nginx_takes() -> None:
             parse_levels(wrong)
 
 
+@every_nginx
 def test_the_file_of_a_url_is_found_without_a_scan(proxy: Proxy, upstream: Upstream) -> None:
     nginx = proxy("")
     nginx.fill("/x?a=1")
@@ -121,6 +122,7 @@ def test_the_file_of_a_url_is_found_without_a_scan(proxy: Proxy, upstream: Upstr
     assert not found.entry.is_variant
 
 
+@every_nginx
 def test_variants_have_the_name_that_their_request_headers_give(
     proxy: Proxy, upstream: Upstream
 ) -> None:
@@ -220,6 +222,7 @@ def test_a_key_longer_than_a_page_is_read(length: int, tmp_path: Path) -> None:
         assert directory.read("", path.name).key == key
 
 
+@every_nginx
 def test_a_long_url_that_nginx_stored_is_found(start_nginx: StartNginx, upstream: Upstream) -> None:
     nginx = start_nginx(
         http="proxy_cache_path {cache} keys_zone=z:1m; large_client_header_buffers 4 16k;"

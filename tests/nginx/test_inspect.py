@@ -24,7 +24,7 @@ from nearcache.nginx.text import lines_of
 from nearcache.nginx.urlshape import shape_of, split_key
 from nearcache.nginx.varying import headers_of
 
-from .conftest import Answer, Nginx, Upstream
+from .conftest import Answer, Nginx, Upstream, every_nginx
 
 Proxy = Callable[[str], Nginx]
 FIREFOX = {"Accept-Encoding": "gzip, deflate, br, zstd"}
@@ -60,6 +60,7 @@ def shop(proxy: Proxy, upstream: Upstream) -> Nginx:
     return nginx
 
 
+@every_nginx
 def test_everything_that_is_stored_is_summed_up(shop: Nginx) -> None:
     seen = inspected(shop)
     assert (seen.entries, seen.variants, seen.expired) == (7, 2, 0)
@@ -83,6 +84,7 @@ def test_a_cookie_that_was_stored_is_found_and_never_shown(shop: Nginx) -> None:
         assert "s3cret" not in run(*arguments).output
 
 
+@every_nginx
 def test_variants_say_which_header_made_them_and_what_was_sent(shop: Nginx) -> None:
     seen = inspected(shop)
     assert [files for _, files in seen.per_key.top(1)] == [3]
@@ -131,6 +133,7 @@ def test_an_empty_key_that_all_urls_share_is_said(start_nginx: Callable[..., Ngi
     assert any("empty key" in sentence for sentence in inspection_page(seen).sentences)
 
 
+@every_nginx
 def test_an_inspection_survives_a_cache_that_changes_underneath(
     start_nginx: Callable[..., Nginx], upstream: Upstream
 ) -> None:

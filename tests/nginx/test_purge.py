@@ -13,8 +13,9 @@ from nearcache.nginx.cachedir import CacheDir
 from nearcache.nginx.purge import Purger
 from nearcache.nginx.receipt import How, Receipt
 
-from .conftest import Answer, Nginx, Upstream, wait_for
+from .conftest import Answer, Nginx, Upstream, every_nginx, wait_for
 
+pytestmark = every_nginx
 Proxy = Callable[[str], Nginx]
 VARIANTS = ({"Accept-Encoding": "gzip"}, {"Accept-Encoding": "br"})
 

@@ -26,7 +26,7 @@ from nearcache.nginx.learn import learn, resolve
 from nearcache.nginx.purge import Purger
 from nearcache.nginx.templates import check_template, key_for
 
-from .conftest import Answer, Nginx, StartNginx, Upstream, wait_for
+from .conftest import Answer, Nginx, StartNginx, Upstream, every_nginx, wait_for
 from .test_cache_files import made
 
 Proxy = Callable[[str], Nginx]
@@ -464,6 +464,7 @@ def uwsgi(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     end_process(process)
 
 
+@every_nginx
 @pytest.mark.parametrize("how", [[], ["--hard"]])
 def test_uwsgi_responses_are_purged_with_all_variants(
     start_nginx: StartNginx, uwsgi: tuple[int, Path], how: list[str]
@@ -524,6 +525,7 @@ def fastcgi() -> Iterator[int]:
     server.server_close()
 
 
+@every_nginx
 def test_a_head_that_fastcgi_cut_into_records_is_read_and_purged(
     start_nginx: StartNginx, fastcgi: int
 ) -> None:
