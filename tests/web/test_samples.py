@@ -128,17 +128,25 @@ def test_a_slot_is_taken_over_so_restarts_make_no_more_files(store: SampleStore)
 
 def test_a_child_counts_apart_and_does_not_keep_its_parents_slot(store: SampleStore) -> None:
     count(store, "a", 1)
-    reading, writing = os.pipe()
+    (counted, tell), (told, leave) = os.pipe(), os.pipe()
+
+    def count_and_stay() -> None:
+        count(store, "a", 1)
+        os.write(tell, b"!")
+        os.read(told, 1)
 
     def parent_that_forks() -> None:
         count(store, "a", 1)
-        child = in_child(lambda: (count(store, "a", 1), os.read(reading, 1)))
-        os._exit(child % 2)  # gone before its child
+        in_child(count_and_stay)  # and is gone before it
 
     os.waitpid(in_child(parent_that_forks), 0)
+    os.close(tell)  # so that a child that died is noticed
+    assert os.read(counted, 1) == b"!"
     count(again(store), "a", 1)
-    os.write(writing, b"!")
+    os.write(leave, b"!")
     assert store.totals()["a"].done == 4
+    slots = sorted(path.name for path in store.directory.glob("slot-*"))
+    assert slots == ["slot-000", "slot-001", "slot-002"], "the one that is gone left its own"
 
 
 def test_a_reset_empties_all_workers_and_forgets_what_is_under_way(store: SampleStore) -> None:
