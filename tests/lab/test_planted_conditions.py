@@ -95,7 +95,7 @@ def test_a_server_that_drops_sets_in_silence_gets_no_number(tmp_path: Path) -> N
     assert entry.state == "failed"
     assert "keys of payload H are not there right after they were set" in entry.reason
     assert not [key for key in sample.cells if key[0] == REDIS]
-    assert any(REDIS in text for text in of_rule(sample, "every answer is verified"))
+    assert any(REDIS in text for text in of_rule(sample, "every candidate does what was asked"))
     assert sample.candidates["locmem"].state == "measured"
 
 
@@ -162,7 +162,7 @@ def test_a_server_killed_midway_takes_its_candidates_with_it_and_no_other() -> N
             assert "Connection" in sample.candidates[name].reason
             assert not [key for key in sample.cells if key[0] == name]
     assert len(sample.cells["locmem", "get", "S"].points[0]) == 3
-    assert any(REDIS in text for text in of_rule(sample, "every answer is verified"))
+    assert any(REDIS in text for text in of_rule(sample, "every candidate does what was asked"))
 
 
 def test_a_treatment_that_changes_between_processes_voids_its_candidate() -> None:

@@ -38,13 +38,8 @@ EVIDENCE = (
 
 
 def answers(sample: Sample) -> Outcome | None:
-    """Nobody gave a wrong answer, and nobody died half-way."""
+    """Nobody who was measured gave a wrong answer."""
     problems = [
-        Problem(entry.reason, name)
-        for name, entry in sample.candidates.items()
-        if entry.state == "failed"
-    ]
-    problems += [
         Problem(counted(cell.errors, "wrong answer or error", "wrong answers or errors"), *key)
         for key, cell in sample.cells.items()
         if cell.errors
@@ -52,7 +47,19 @@ def answers(sample: Sample) -> Outcome | None:
     hits = sum(cell.hits for cell in sample.cells.values())
     if not hits and not problems:
         return None
-    return Outcome(f"{hits:,} answers verified, none wrong", problems)
+    return Outcome(f"{hits:,} answers verified, none wrong among those measured", problems)
+
+
+def candidates(sample: Sample) -> Outcome | None:
+    """Nobody failed: refused, away, another than ordered, or wrong, which its reason says.
+
+    A wrong password is no wrong answer, so this is a rule of its own.
+    """
+    tried = [entry for entry in sample.candidates.values() if entry.state in ("measured", "failed")]
+    if not tried:
+        return None
+    problems = [Problem(entry.reason, entry.name) for entry in tried if entry.state == "failed"]
+    return Outcome(f"all {counted(len(tried), 'candidate')} did what was asked", problems)
 
 
 def keys(sample: Sample) -> Outcome | None:

@@ -44,6 +44,7 @@ class Reading:
 
 RULES: tuple[Rule, ...] = (
     Rule(1, "every answer is verified", evidence.answers, voids=True),
+    Rule(1, "every candidate does what was asked", evidence.candidates, voids=True),
     Rule(2, "keys stored are keys sent", evidence.keys, voids=True),
     Rule(2, "calls attempted are calls recorded", evidence.accounts, voids=True),
     Rule(2, "hits, misses and errors are apart", evidence.kinds_of_answers, voids=True),
