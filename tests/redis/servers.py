@@ -61,7 +61,9 @@ class Server:
         command += ["--port", str(self.port), "--unixsocket", self.path, "--bind", "127.0.0.1"]
         command += ["--dir", str(self.directory)]
         if "--sentinel" not in self.arguments:
-            command += ["--save", "", "--appendonly", "no"]
+            # A primary writes a file for its replica, and whoever starts reads it: each its own.
+            own = f"{self.port}.rdb"
+            command += ["--save", "", "--appendonly", "no", "--dbfilename", own]
         command += self.arguments
         log = (self.directory / f"{self.port}.log").open("ab")
         self.process = subprocess.Popen(

@@ -26,7 +26,7 @@ from nearcache.errors import EngineUnavailable, LockLost, LockNotAcquired
 from nearcache.locks import Lock
 from nearcache.metrics import Counters
 from tests.redis.lock_engine import open_engine
-from tests.redis.servers import Server
+from tests.redis.servers import Server, wait_for
 
 NAME = b"name"
 TTL_MS = 30_000
@@ -483,17 +483,24 @@ def test_connections_that_are_cut_all_the_time_cost_no_lock(server: Server, admi
             except EngineUnavailable:
                 continue
 
+    def cut() -> int:
+        time.sleep(0.01)
+        admin.client_kill_filter(_type="normal", skipme=True)
+        admin.client_kill_filter(_type="pubsub")
+        return done
+
     with ThreadPoolExecutor(4) as threads:
         working = [threads.submit(work) for _ in range(4)]
-        for _ in range(60):
-            time.sleep(0.01)
-            admin.client_kill_filter(_type="normal", skipme=True)
-            admin.client_kill_filter(_type="pubsub")
-        over.set()
+        try:
+            for _ in range(60):
+                cut()
+            # How many fit between cuts is up to the machine.
+            wait_for(lambda: cut() > 20, "twenty locks taken", 60)
+        finally:
+            over.set()
         for each in working:
             each.result(30)
     assert most == 1
-    assert done > 20
     began = time.monotonic()
     while not engine.lock_acquire(NAME, TTL_MS):
         assert time.monotonic() - began < 5, "a lock that nobody knows of"
