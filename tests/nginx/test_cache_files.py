@@ -1,14 +1,15 @@
-"""Files that a real nginx wrote, and files of every other layout, are read for what they are."""
+"""Files that a real nginx wrote, and files of every other layout, are read for what they are.
+
+What damage does to them is tried in test_cache_file_fuzz.py.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import platform
 import shutil
 import subprocess
-import tempfile
 import time
 import zlib
 from collections.abc import Callable
@@ -268,18 +269,6 @@ def test_no_head_is_too_strange(raw: bytes) -> None:
     assert head.kind in ("text", "fastcgi", "http2", "binary")
     assert head.status is None or 0 <= head.status <= 999
     assert isinstance(head.values("vary"), list)
-
-
-@given(st.data())
-def test_no_damage_to_a_file_is_more_than_a_reason(data: st.DataObject) -> None:
-    content = bytearray(made(data.draw(st.sampled_from(LAYOUTS))))
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    content = content[: data.draw(st.integers(0, len(content)))]
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / name_of(KEY)).write_bytes(content)
-        with CacheDir(Path(folder)) as directory, contextlib.suppress(NotACacheFile):
-            assert directory.read("", name_of(KEY)).key == KEY
 
 
 def test_a_walk_of_one_cache_directory_does_not_disturb_another(proxy: Proxy) -> None:

@@ -24,7 +24,7 @@ from nearcache.nginx.text import lines_of
 from nearcache.nginx.urlshape import shape_of, split_key
 from nearcache.nginx.varying import headers_of
 
-from .conftest import Answer, Nginx, Upstream, every_nginx
+from .conftest import Answer, Nginx, Upstream, every_nginx, wait_for
 
 Proxy = Callable[[str], Nginx]
 FIREFOX = {"Accept-Encoding": "gzip, deflate, br, zstd"}
@@ -158,12 +158,17 @@ def test_an_inspection_survives_a_cache_that_changes_underneath(
     nginx.fill("/page/0")
     worker = threading.Thread(target=load)
     worker.start()
+    seen: list[Inspection] = []
+
+    def looked_often() -> bool:
+        seen.append(inspected(nginx))
+        return len(seen) >= 25 and any(each.entries for each in seen)
+
     try:
-        seen = [inspected(nginx) for _ in range(25)]
+        assert wait_for(looked_often)
     finally:
         stop.set()
         worker.join()
-    assert any(each.entries for each in seen)
     assert sum((each.census.foreign for each in seen), Counter()).total() == 0
     assert sum(each.census.unreadable for each in seen) == 0
 
@@ -187,6 +192,20 @@ def test_json_has_everything_that_the_page_shows(shop: Nginx) -> None:
     assert facts["ram"]["files"] + facts["ram"]["unknown"] == 7
     assert facts["personal"][0]["entries"] == 1
     assert facts["most_variants"][0]["files"] == 3
+
+
+def test_json_counts_what_is_no_entry_by_its_reason(shop: Nginx) -> None:
+    (shop.cache / ("0" * 32)).write_text("half a file")
+    (shop.cache / ("1" * 32)).write_text("another")
+    keys = ["nginx", "purge", "--cache", str(shop.cache), "--match", "*/song/*", "--dry-run"]
+    receipt = json.loads(CliRunner().invoke(main, [*keys, "--json"]).output)["receipts"][0]
+    counted = [
+        json.loads(run(shop.cache, "--json").output)["census"],
+        json.loads(run(shop.cache, "--bodies", "--json").output)["bodies"]["census"],
+        receipt["census"],
+    ]
+    assert [census["foreign"] for census in counted] == [{"it has no key": 2}] * 3
+    assert [census["entries"] for census in counted] == [7] * 3
 
 
 @pytest.mark.parametrize(

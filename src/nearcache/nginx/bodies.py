@@ -95,7 +95,7 @@ class Bodies:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        facts = asdict(self)
+        facts = asdict(self) | {"census": self.census.to_json()}
         for shown, each in zip(facts["evidence"], self.evidence, strict=True):
             shown["proposed"] = each.is_proposed
         return facts

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from nearcache.errors import NginxError, NotACacheFile
 from nearcache.nginx.cachefile import NAME, TEMPORARY, CacheFile, open_entry, read_open
@@ -44,6 +44,10 @@ class Census:
     vanished: int = 0
     unreadable: int = 0
     foreign: Counter[str] = field(default_factory=Counter)  # why it is no entry -> how many
+
+    def to_json(self) -> dict[str, Any]:
+        # asdict() would make a Counter anew, of its pairs, and count these.
+        return vars(self) | {"foreign": dict(self.foreign.most_common())}
 
 
 @dataclass(frozen=True)

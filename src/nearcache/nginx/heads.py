@@ -118,10 +118,11 @@ def _blocks(raw: bytes) -> Iterator[bytes]:
 
 def _without_table_size(block: bytes) -> bytes:
     """An encoder may first say how large its table is: 001 and an integer of five bits or more."""
-    while block and block[0] & 0xE0 == 0x20:
-        more = block[0] & 0x1F == 0x1F
-        block = block[1:]
-        while more and block:
-            more = bool(block[0] & 0x80)
-            block = block[1:]
-    return block
+    at = 0
+    while at < len(block) and block[at] & 0xE0 == 0x20:
+        more = block[at] & 0x1F == 0x1F
+        at += 1
+        while more and at < len(block):
+            more = bool(block[at] & 0x80)
+            at += 1
+    return block[at:]

@@ -159,7 +159,7 @@ class Inspection:
             "heads": dict(self.heads.most_common()),
             "keys_zone_bytes": keys_zone_bytes(self.census.entries),
             "ram": self.ram.to_json(),
-            "census": asdict(self.census),
+            "census": self.census.to_json(),
             "vary": dict(self.vary.top(SHOWN)),
             "vary_sent": dict(self.sent.top(SHOWN)),
             "most_variants": [

@@ -46,7 +46,7 @@ class Receipt:
     refused: list[str] = field(default_factory=list)  # the first: why an entry was left alone
     refusals: int = 0
     over: int = 0  # files that a scan met and that had expired before
-    census: Census | None = None  # of the last scan; None if none was needed
+    census: Census | None = None  # of the first scan; None if none was needed
     complete: bool = True  # False if the time that it was given was over before
     seconds: float = 0.0
 
@@ -74,6 +74,6 @@ class Receipt:
         facts |= {
             "files": self.files,
             "purged": [asdict(line) for line in self.purged],
-            "census": asdict(self.census) if self.census else None,
+            "census": self.census.to_json() if self.census else None,
         }
         return facts
