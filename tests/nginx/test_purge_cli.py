@@ -54,7 +54,8 @@ def facts(nginx: Nginx, *arguments: object) -> dict[str, object]:
 
 def keyed(start_nginx: StartNginx, upstream: Upstream, key: str, more: str = "") -> Nginx:
     return start_nginx(
-        http="proxy_cache_path {cache} levels=1:2 keys_zone=z:1m inactive=1h;",
+        http="""proxy_cache_path {cache} levels=1:2 keys_zone=z:1m inactive=1h;
+            map $args $norm { default $args; ~^utm_ ""; }""",
         server=f"""location / {{
             proxy_pass http://127.0.0.1:{upstream.port}; proxy_cache z; proxy_cache_valid 1h;
             proxy_cache_key {key}; add_header X-Cache $upstream_cache_status; {more} }}""",
@@ -133,6 +134,33 @@ def test_keys_of_several_shapes_are_refused_with_the_rates(tmp_path: Path) -> No
     assert result.exit_code == 2
     assert "{scheme}{host}{uri}: 50 %" in result.output
     assert "--key" in result.output
+
+
+def test_two_locations_with_keys_of_their_own_may_share_a_cache(
+    start_nginx: StartNginx, upstream: Upstream
+) -> None:
+    more = f"""}}
+        location /static/ {{ proxy_pass http://127.0.0.1:{upstream.port}; proxy_cache z;
+            proxy_cache_valid 1h; add_header X-Cache $upstream_cache_status;"""
+    nginx = keyed(start_nginx, upstream, "$scheme$host$uri$norm", more)
+    for path in ("/a", "/static/b", "/static/c"):
+        nginx.fill(path, HOST)
+    urls = ("https://example.com/a", "https://example.com/static/b")
+    # A map makes the key of one of them: that is told, and the entries say the rest.
+    result = purge(nginx, *urls, "--config", nginx.configuration, "--yes")
+    assert result.exit_code == 0, result.output
+    assert "the key has $norm, which no URL tells: learned" in " ".join(result.output.split())
+    asked = [nginx.get(path, HOST).cache for path in ("/a", "/static/b", "/static/c")]
+    assert asked == ["EXPIRED", "EXPIRED", "HIT"]
+    nothing = purge(nginx, "https://example.com/nothing", "--yes")
+    assert nothing.exit_code == 1
+    assert "which is not stored" in " ".join(nothing.output.split())
+
+
+def test_a_hard_purge_says_how_much_it_looked_at(tmp_path: Path) -> None:
+    for number in range(3):
+        store(tmp_path, f"http://a/{number}")
+    assert "3 entries looked at" in purge(tmp_path, "--match", "*", "--hard", "--yes").output
 
 
 def test_two_entries_that_a_url_may_mean_are_not_guessed(tmp_path: Path) -> None:

@@ -4,8 +4,11 @@ nginx builds a key from variables of its configuration, which the directory does
 every entry has its key as text, so the shape of keys can be read off: what stands before the
 path is a scheme, a method, a host, or fixed, like the address of the upstream.
 
-A shape is a guess until it is proven: it must explain every key that was looked at, and what
-it makes of the URL must be the key of an entry. Asked in this order, until one answers:
+A shape is a guess until it is proven: what it makes of the URL must be the key of an entry.
+And nothing may be left over: the shapes found must explain every key that was looked at, else
+an entry of the URL could lie there under a shape that nobody knows. Two locations with keys
+of their own may share a cache, so it may take several shapes. Asked in this order, until one
+answers:
 
     1. shapes with the scheme and host of the URL
     2. the same with the other scheme: something before nginx may speak TLS
@@ -13,14 +16,14 @@ it makes of the URL must be the key of an entry. Asked in this order, until one 
        tell pages apart, and another host's page is another page. Of several, only
        those that look like an upstream: with a port, an address, or no domain
 
-If two entries answer, or no shape explains all keys, nothing is chosen: the user has to say it.
+If two entries answer, or keys are left over, nothing is chosen: the user has to say it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import SplitResult
@@ -34,6 +37,7 @@ from nearcache.nginx.urlshape import split_key
 SAMPLED = 500  # keys
 MOST_PREFIXES = 8  # of fixed text; more are no fixed text
 SLICE = re.compile(rb"bytes=\d+-\d+$")
+ITSELF = "the key itself"  # in place of a template
 OTHER_SCHEME = {"http": "https", "https": "http"}
 
 SCHEME, METHOD = r"(?:https?)", r"(?:GET|HEAD)"
@@ -67,14 +71,14 @@ class Learned:
 
     sampled: int  # keys that were looked at
     rates: dict[str, float]  # template to the share of keys that it explains
-    prefixes: tuple[str, ...]  # fixed texts before the path, if few and behind all of the keys
+    prefixes: tuple[str, ...]  # fixed texts before the path, if few
+    explained: float  # the share of keys that have one of these, or a shape
     has_arguments: bool  # does any key have a question mark?
     sliced: bool  # do keys end as the slice module makes them?
 
     @property
-    def certain(self) -> list[str]:
-        """Templates that explain every key."""
-        return [template for template, rate in self.rates.items() if rate == 1]
+    def usable(self) -> list[str]:
+        return _usable(self.rates)
 
     @property
     def said(self) -> str:
@@ -103,13 +107,37 @@ def learn(directory: CacheDir, count: int = SAMPLED) -> Learned:
         for shape, pattern in SHAPES.items()
         if (rate := _rate(re.compile(pattern), before, len(keys)))
     }
-    fixed = len(before) <= MOST_PREFIXES and before.total() == len(keys)
+    prefixes = _fixed(before, len(keys))
     return Learned(
         sampled=len(keys),
         rates=rates,
-        prefixes=tuple(before) if fixed else (),
+        prefixes=prefixes,
+        explained=_explained(before, rates, prefixes) / max(1, len(keys)),
         has_arguments=any("?" in uri for _, uri in parts),
         sliced=any(SLICE.search(key) for key in keys),
+    )
+
+
+def _usable(rates: Mapping[str, float]) -> list[str]:
+    """Templates that explain every key, or that name the host: an entry then proves them."""
+    return [shape for shape, rate in rates.items() if rate == 1 or "{host}" in shape]
+
+
+def _fixed(before: Counter[str], whole: int) -> tuple[str, ...]:
+    """What stands before every path; of several, what looks like an upstream."""
+    if len(before) == 1 and before.total() == whole:
+        return tuple(before)
+    upstreams = tuple(text for text in before if UPSTREAM.search(text))
+    return upstreams if len(upstreams) <= MOST_PREFIXES else ()
+
+
+def _explained(before: Counter[str], rates: Mapping[str, float], prefixes: Sequence[str]) -> int:
+    """How many keys begin with a fixed text, or as a shape that can be used."""
+    shapes = [re.compile(SHAPES[shape.removesuffix("{uri}")]) for shape in _usable(rates)]
+    return sum(
+        number
+        for text, number in before.items()
+        if text in prefixes or any(shape.fullmatch(text) for shape in shapes)
     )
 
 
@@ -123,8 +151,8 @@ def resolve(
     """The key of a URL, proven by an entry; all that it could be, if there is no entry.
 
     Raises:
-        NginxError: no shape explains all keys, or two shapes lead to two entries; the message
-            says what to do.
+        NginxError: keys are left over that no shape explains, or two shapes lead to two entries;
+            the message says what to do.
     """
     parts = split_url(url)
     _refuse_what_is_not_learned(url, learned)
@@ -142,7 +170,14 @@ def resolve(
             return [Resolved(url, found[0].key, found[0].template, exists=True)]
     if not any(turns):
         raise NginxError(f"{url} has no scheme and host, and keys here need them ({learned.said})")
-    return [each for turn in turns for each in turn]
+    could_be = [each for turn in turns for each in turn]
+    return [each for each in could_be if _is_likely(each, learned)] or could_be
+
+
+def _is_likely(each: Resolved, learned: Learned) -> bool:
+    """Is it of the commonest shapes? (Others are tried, and are not worth a line.)"""
+    best = max(learned.rates.values(), default=0.0)
+    return learned.rates.get(each.template, best) == best
 
 
 def _is_of(prefix: str, parts: SplitResult) -> bool:
@@ -159,22 +194,21 @@ def _refuse_what_is_not_learned(url: str, learned: Learned) -> None:
             "keys of this cache end in byte ranges (the slice module), many for one URL;"
             f" purge them with --match '*{split_url(url).path}*bytes=*'"
         )
-    if not learned.certain and not learned.prefixes:
+    if learned.explained < 1:
         raise NginxError(
-            f"no one shape explains all of the {learned.sampled} keys looked at ({learned.said});"
+            f"no shapes explain all of the {learned.sampled} keys looked at ({learned.said});"
             " give the key with --key, its shape with --template, or --config nginx.conf"
         )
 
 
 def _from_shapes(url: str, learned: Learned, scheme: str | None) -> Iterator[Resolved]:
-    shapes = [s for s in learned.certain if scheme is None or "{scheme}" in s]
+    shapes = [s for s in learned.usable if scheme is None or "{scheme}" in s]
     return _made(url, _with_paths(shapes, learned), scheme)
 
 
 def _from_prefixes(url: str, learned: Learned) -> Iterator[Resolved]:
-    known = learned.prefixes
-    usable = known if len(known) == 1 else [each for each in known if UPSTREAM.search(each)]
-    fixed = [prefix.replace("{", "{{").replace("}", "}}") + "{uri}" for prefix in usable]
+    escaped = [each.replace("{", "{{").replace("}", "}}") for each in learned.prefixes]
+    fixed = [f"{prefix}{{uri}}" for prefix in escaped]
     return _made(url, _with_paths(fixed, learned), None)
 
 

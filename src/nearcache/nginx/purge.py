@@ -141,8 +141,10 @@ class Purger:
             before = receipt.counts.total()
             parts = (True, False) if self.how == "hard" and not self.dry_run else (None,)
             for variants in parts:
-                receipt.census = Census()
-                for found in self.directory.walk(receipt.census):
+                census = Census()
+                # The first look has met everything; the last of a hard purge nothing any more.
+                receipt.census = receipt.census or census
+                for found in self.directory.walk(census):
                     if self._is_late(began):
                         receipt.complete = False
                         return

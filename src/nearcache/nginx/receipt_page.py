@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nearcache.nginx.learn import Resolved
+from nearcache.nginx.learn import ITSELF, Resolved
 from nearcache.nginx.proof import Proof
 from nearcache.nginx.receipt import Receipt
 from nearcache.nginx.text import (
@@ -124,11 +124,12 @@ def _keys(chosen: Sequence[Resolved]) -> Iterator[str]:
         key = printable(each.key.decode(errors="backslashreplace"))
         if not each.exists:
             yield f"{each.url} would be {key}, which is not stored"
-        elif each.template != "the key itself":
+        elif each.template != ITSELF:
             yield f"{each.url} is {key}, as {each.template}"
 
 
 def learned_note(sampled: int, rates: dict[str, float], template: str) -> str:
-    """How sure a learned shape is."""
-    rate = percent(rates.get(template, 1.0))
-    return f"the shape of keys was learned from {plural(sampled, 'key')}: {template} fits {rate}"
+    """How sure a learned shape is; of the fixed beginning of some keys only that it was learned."""
+    known = rates.get(template)
+    rate = "" if known is None else f" fits {percent(known)}"
+    return f"the shape of keys was learned from {plural(sampled, 'key')}: {template}{rate}"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearcache.errors import NginxError
 from nearcache.nginx.cachedir import CacheDir, Census
-from nearcache.nginx.learn import Learned, Resolved, learn, resolve
+from nearcache.nginx.learn import ITSELF, Learned, Resolved, learn, resolve
 from nearcache.nginx.templates import check_template, key_for, template_of
 from nearcache.nginx.text import plural
 
@@ -32,8 +33,14 @@ class Targets:
         levels: tuple[int, ...] | None = None,
         templates: Sequence[str] = (),
         learned: Learned | None = None,
+        not_told: Sequence[str] = (),
     ) -> None:
+        """
+        Args:
+            not_told: why the configuration does not say how keys are made, though it was asked.
+        """
         self.directory = directory
+        self.not_told = not_told
         self.templates = [check_template(template) for template in templates]
         self._levels = levels
         if learned is not None:
@@ -53,18 +60,37 @@ class Targets:
     def learned(self) -> Learned:
         return learn(self.directory)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a user must know who named URLs, and gave a configuration."""
+        if "learned" not in vars(self):  # nothing had to be
+            return []
+        return [
+            f"{each}: learned from the entries instead. URLs are taken as written: spell them"
+            " as keys do (`nearcache nginx inspect --keys`)"
+            for each in self.not_told
+        ]
+
     def of_url(self, url: str) -> list[Resolved]:
         """All keys that a URL may have; NginxError if that cannot be said."""
         if not self.templates:
-            return resolve(url, self.directory, self.levels, self.learned)
+            return self._of_learned(url)
         keys = {key_for(url, template): template for template in self.templates}
         return [Resolved(url, key, template, self._exists(key)) for key, template in keys.items()]
+
+    def _of_learned(self, url: str) -> list[Resolved]:
+        try:
+            return resolve(url, self.directory, self.levels, self.learned)
+        except NginxError as problem:
+            if not self.not_told:
+                raise
+            raise NginxError(f"{'; '.join(self.not_told)}; and {problem}") from problem
 
     def of_word(self, word: str) -> list[Resolved]:
         """As :meth:`of_url`, but a word that is the key of an entry is that key."""
         key = word.encode("utf-8", "surrogateescape")
         if self._exists(key):
-            return [Resolved(word, key, "the key itself", exists=True)]
+            return [Resolved(word, key, ITSELF, exists=True)]
         return self.of_url(word)
 
     def _exists(self, key: bytes) -> bool:
@@ -94,8 +120,19 @@ def refuse_what_is_no_cache(directory: CacheDir) -> bool:
     return False
 
 
-def configured(configuration: Configuration, root: Path) -> tuple[tuple[int, ...], list[str]]:
-    """(levels, templates of keys) of the cache in a directory, from the configuration."""
+@dataclass(frozen=True)
+class Configured:
+    """What a configuration says about the keys of one cache."""
+
+    levels: tuple[int, ...]
+    templates: tuple[str, ...]
+    """Of all its locations; empty if one of them keys by what a URL does not tell."""
+    not_told: tuple[str, ...]
+    """Of these locations: place and variable. Shapes of keys are then learned instead."""
+
+
+def configured(configuration: Configuration, root: Path) -> Configured:
+    """Levels and templates of keys of the cache in a directory, from the configuration."""
     wanted = os.path.realpath(root)
     cache = next((c for c in configuration.caches if os.path.realpath(c.path) == wanted), None)
     if cache is None:
@@ -104,4 +141,11 @@ def configured(configuration: Configuration, root: Path) -> tuple[tuple[int, ...
     users = [each for each in configuration.cached if configuration.cache_of(each) == cache]
     if not users:
         raise NginxError(f"{cache.place}: no location uses the zone {cache.zone}")
-    return cache.levels, list(dict.fromkeys(template_of(location) for location in users))
+    templates, not_told = dict[str, None](), []
+    for location in users:
+        try:
+            templates[template_of(location)] = None
+        except NginxError as problem:
+            not_told.append(str(problem))
+    # Some of them would leave an entry of another location where it is.
+    return Configured(cache.levels, () if not_told else tuple(templates), tuple(not_told))

@@ -108,8 +108,7 @@ def template_of(location: Location) -> str:
     if location.key_is_default and location.protocol == "proxy":
         if not address:
             raise NginxError(
-                f"{location.place}: the key has the URI that proxy_pass {location.upstream} makes;"
-                " give the key with --key"
+                f"{location.place}: the key has the URI that proxy_pass {location.upstream} makes"
             )
         # Not what is documented: nginx keeps the "://" between the two.
         return f"{_literal(address[0])}{{uri}}"

@@ -101,8 +101,10 @@ def _host(path: Path, template: str | None, config: str | None, levels: str | No
 
         if template or levels:
             raise NginxError("--config says what --template and --levels say; leave these out")
-        found, templates = configured(read_configuration(config), path)
-        return LocalCache(path, found, tuple(templates))
+        said = configured(read_configuration(config), path)
+        for each in said.not_told:
+            click.echo(f"{each}, so shapes of keys are learned from the entries", err=True)
+        return LocalCache(path, said.levels, said.templates)
     return LocalCache(
         path,
         None if levels is None else parse_levels(levels),

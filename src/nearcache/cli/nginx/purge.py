@@ -200,18 +200,20 @@ def _targets(order: Order, directory: CacheDir) -> Targets:
     if order.config:
         from nearcache.nginx.configuration import read_configuration
 
-        levels, templates = configured(read_configuration(order.config), order.cache)
-        return Targets(directory, levels=levels, templates=templates)
+        said = configured(read_configuration(order.config), order.cache)
+        return Targets(
+            directory, levels=said.levels, templates=said.templates, not_told=said.not_told
+        )
     given = None if order.levels is None else parse_levels(order.levels)
     return Targets(directory, levels=given, templates=[order.template] if order.template else [])
 
 
 def _chosen(order: Order, targets: Targets) -> list[Resolved]:
-    from nearcache.nginx.learn import Resolved
+    from nearcache.nginx.learn import ITSELF, Resolved
 
     if order.key:
         keys = [key.encode("utf-8", "surrogateescape") for key in order.key]
-        return [Resolved(text, key, "the key itself", exists=True)
+        return [Resolved(text, key, ITSELF, exists=True)
                 for text, key in zip(order.key, keys, strict=True)]  # fmt: skip
     return [found for word in order.words for found in targets.of_word(word)]
 
@@ -263,12 +265,14 @@ def _show(
             "proofs": [asdict(proof) for proof in proofs],
         })  # fmt: skip
         return
+    from nearcache.nginx.learn import ITSELF
     from nearcache.nginx.receipt_page import learned_note, receipt_page
 
     page = receipt_page(receipts, chosen, proofs)
-    notes = list(page.notes)
+    notes = [*page.notes, *targets.notes]
     if "learned" in vars(targets):  # it was needed
-        learned, used = targets.learned, dict.fromkeys(c.template for c in chosen if c.exists)
+        learned = targets.learned
+        used = dict.fromkeys(c.template for c in chosen if c.exists and c.template != ITSELF)
         notes += [learned_note(learned.sampled, learned.rates, each) for each in used]
     if order.dry_run:
         notes.append("nothing was done: this is what --yes would do")
