@@ -82,14 +82,18 @@ def test_a_void_run_has_one_sentence_and_no_comparison(name: str) -> None:
     assert sentence.startswith("This run answers nothing: the hypervisor")
 
 
-def test_every_report_begins_with_why_nothing_is_answered() -> None:
-    sample = everything("disks", steal=0.2)
+@pytest.mark.parametrize("name", ["disks", "backends"])  # without a recommendation, and with one
+def test_every_report_begins_with_why_nothing_is_answered_and_says_it_once(name: str) -> None:
+    sample = everything(name, steal=0.2)
     analysis = Analysis(sample)
-    start = " ".join(printed(sample).split())[:400]
-    assert "This run answers nothing: the hypervisor" in start
-    assert markdown.render(analysis).splitlines()[2].startswith("**This run answers nothing")
+    said = " ".join(printed(sample).split())
+    assert "This run answers nothing: the hypervisor" in said[:400]
+    text = markdown.render(analysis)
+    assert text.splitlines()[2].startswith("**This run answers nothing")
     page = html.render(analysis)
     assert page.index("This run answers nothing") < page.index("</header>")
+    for report in (said, text, page):
+        assert report.count("This run answers nothing") == 1
 
 
 def test_the_same_samples_compare_where_they_are_not_void() -> None:

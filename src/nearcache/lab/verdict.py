@@ -49,8 +49,8 @@ class Recommendation:
 
 
 def recommend(analysis: Analysis) -> Recommendation:
-    if not _is_of_caches(analysis):
-        return Recommendation(void_run(analysis), "", warnings_of(analysis))
+    if analysis.void_run or not _is_of_caches(analysis):
+        return Recommendation([], "", warnings_of(analysis))  # why it is void is said first of all
     known = [rank for rank in analysis.ranking if rank.entry.recommendable]
     against = {rank.entry.name: types_refusal(analysis, rank.entry) for rank in known}
     usable = [rank for rank in known if not against[rank.entry.name]]
@@ -88,8 +88,6 @@ def void_run(analysis: Analysis) -> list[str]:
 
 def _nothing(analysis: Analysis) -> str:
     """Why nothing is recommended."""
-    if analysis.void_run:
-        return void_run(analysis)[0]
     shared = [(e, why) for e, why in analysis.unranked if e.recommendable and e.reach != "process"]
     if shared:
         reasons = "; ".join(f"{entry.name}: {why}" for entry, why in shared[:3])
