@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,8 @@ from nearcache.cli import main
 from nearcache.nginx.cachedir import CacheDir
 from nearcache.nginx.inspection import Inspection, inspect_directory
 from nearcache.nginx.inspection_page import inspection_page
+from nearcache.nginx.keys import name_of, path_of
+from nearcache.nginx.layout import LAYOUTS
 from nearcache.nginx.select import selected_by
 from nearcache.nginx.tally import Heavy, Spread
 from nearcache.nginx.text import lines_of
@@ -25,6 +27,7 @@ from nearcache.nginx.urlshape import shape_of, split_key
 from nearcache.nginx.varying import headers_of
 
 from .conftest import Answer, Nginx, Upstream, every_nginx, wait_for
+from .test_cache_files import made
 
 Proxy = Callable[[str], Nginx]
 FIREFOX = {"Accept-Encoding": "gzip, deflate, br, zstd"}
@@ -282,6 +285,60 @@ def test_what_is_most_frequent_is_kept_within_the_error_that_is_said(names: list
     assert len(heavy.sums) <= 10
     for name, exact in Counter(names).items():
         assert exact - heavy.unsure <= heavy.sums[name] <= exact
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Makes this process one of a user who owns nothing, in a directory that all may enter."""
+    user = os.geteuid()
+
+    def become(directory: Path) -> None:
+        directory.chmod(0o755)
+        monkeypatch.chdir(directory)  # the way there may be closed to others
+        if user == 0:
+            os.seteuid(65534)
+
+    yield become
+    if user == 0:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("option", [(), ("--keys",), ("--bodies",), ("--json",)])
+def test_what_may_not_be_read_is_told_and_never_taken_for_nothing(
+    option: tuple[str, ...], tmp_path: Path, nobody: Callable[[Path], None]
+) -> None:
+    run(tmp_path, *option)  # so that all is imported: a stranger may not read the code, either
+    for number in range(40):
+        key = f"http://a/{number}".encode()
+        path = tmp_path / path_of(name_of(key), (1, 2))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(made(LAYOUTS[0], key=key))
+    levels = sorted(tmp_path.iterdir())
+    for level in levels:
+        level.chmod(0)
+    nobody(tmp_path)
+    closed = run(".", *option)
+    assert (closed.exit_code, len(closed.output.splitlines())) == (2, 1)
+    assert "may not be read below by this user; run this as that of nginx's" in closed.output
+    os.seteuid(os.getuid())
+    for below in (levels[0], *levels[0].rglob("*")):
+        below.chmod(0o755)
+    nobody(tmp_path)
+    # Of one level only: what is read there does not stand for the others.
+    partly = run(".", *option)
+    assert partly.exit_code == 1, partly.output
+    assert f"{len(levels) - 1} files or directories may not be read" in partly.output
+
+
+@pytest.mark.parametrize("option", [(), ("--keys",), ("--bodies",)])
+def test_what_is_no_cache_is_refused_and_an_empty_one_is_not(
+    option: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert run(tmp_path, *option).exit_code == 0
+    (tmp_path / "settings.py").touch()
+    refused = run(tmp_path, *option)
+    assert refused.exit_code == 2
+    assert "is no cache of nginx: 1 file, none is an entry" in refused.output
 
 
 def test_a_directory_that_is_not_ours_says_what_to_do(tmp_path: Path) -> None:

@@ -123,4 +123,5 @@ def test_where_the_kernel_does_not_tell_that_is_said(
 def test_a_zone_holds_eight_thousand_keys_for_a_megabyte() -> None:
     assert keys_zone_bytes(8000) == 1 << 20
     assert keys_zone_bytes(1) == 132
-    assert Ram("cachestat").sentence.startswith("of no file")
+    assert Ram("cachestat", unknown=2).sentence.startswith("of no file")
+    assert Ram("cachestat").sentence == "nothing is there"

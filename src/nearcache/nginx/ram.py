@@ -53,6 +53,8 @@ class Ram:
                 "how much of it is in RAM this kernel does not tell"
                 " (cachestat needs Linux 6.5, mincore the owner of the files)"
             )
+        if not self.files and not self.unknown:
+            return "nothing is there"
         if not self.files:
             return f"of no file the kernel tells what is in RAM ({plural(self.unknown, 'file')})"
         whole, inside = self.pages * PAGE_BYTES, self.resident * PAGE_BYTES

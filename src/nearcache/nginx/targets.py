@@ -103,7 +103,13 @@ def refuse_what_is_no_cache(directory: CacheDir) -> bool:
     Returns False for one that is empty: nothing speaks against it.
     """
     census = Census()
-    if next(directory.walk(census), None):
+    next(directory.walk(census), None)
+    return holds_entries(directory, census)
+
+
+def holds_entries(directory: CacheDir, census: Census) -> bool:
+    """The same of what a walk has met already."""
+    if census.entries:
         return True
     others = census.foreign.total()
     if others:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,11 +13,13 @@ from nearcache.cli.nginx.common import print_json, print_page
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
-    from nearcache.nginx.cachedir import CacheDir
+    from nearcache.nginx.cachedir import CacheDir, Census
     from nearcache.nginx.select import Selects
 
 MEGABYTE = 1_000_000
 DEFAULT_PACE = 50.0
+INCOMPLETE = 1
+HEAD = f"{'age':>13} {'left':>13} {'size':>8} status  key"
 
 
 @click.command()
@@ -52,6 +55,8 @@ def inspect(
     DIRECTORY is that of proxy_cache_path, uwsgi_cache_path and so on. Safe beside live traffic: it
     writes nothing, reads one page of each file, and gives back to the kernel what was not in RAM.
     Run it as the user of nginx's workers, or as root.
+
+    Exits 0, 1 if some of it could not be read, 2 if it is no cache or nothing could be read.
     """
     from nearcache.nginx.cachedir import CacheDir
     from nearcache.nginx.select import selected_by
@@ -65,54 +70,76 @@ def inspect(
     selects = selected_by(match, regex)
     with CacheDir(directory) as opened:
         if as_keys:
-            _list(opened, selects, limit, as_json)
+            census = _list(opened, selects, limit, as_json)
         elif bodies:
-            _compare(opened, selects, pace or DEFAULT_PACE, as_json)
+            census = _compare(opened, selects, pace or DEFAULT_PACE, as_json)
         else:
-            _sum_up(opened, selects, as_json)
+            census = _sum_up(opened, selects, as_json)
+    if census.unreadable:
+        click.echo(
+            f"nearcache: {census.unreadable} files or directories may not be read by this user, "
+            "and are not in this; run it as that of nginx's workers, or as root",
+            err=True,
+        )
+        raise SystemExit(INCOMPLETE)
 
 
-def _sum_up(directory: CacheDir, selects: Selects, as_json: bool) -> None:
+def _sum_up(directory: CacheDir, selects: Selects, as_json: bool) -> Census:
     from nearcache.nginx.inspection import inspect_directory
     from nearcache.nginx.inspection_page import inspection_page
+    from nearcache.nginx.targets import holds_entries
 
     seen = inspect_directory(directory, selects)
+    holds_entries(directory, seen.census)
     if as_json:
         print_json({"verb": "inspect", "schema": 1} | seen.to_json())
     else:
         print_page(inspection_page(seen))
+    return seen.census
 
 
-def _compare(directory: CacheDir, selects: Selects, pace: float, as_json: bool) -> None:
+def _compare(directory: CacheDir, selects: Selects, pace: float, as_json: bool) -> Census:
     from nearcache.nginx.bodies import compare_bodies
     from nearcache.nginx.inspection_page import bodies_page
+    from nearcache.nginx.targets import holds_entries
 
     bodies = compare_bodies(directory, selects, bytes_per_second=pace * MEGABYTE)
+    holds_entries(directory, bodies.census)
     if as_json:
         print_json({"verb": "inspect", "schema": 1, "bodies": bodies.to_json()})
     else:
         print_page(bodies_page(bodies))
+    return bodies.census
 
 
-def _list(directory: CacheDir, selects: Selects, limit: int | None, as_json: bool) -> None:
+def _list(directory: CacheDir, selects: Selects, limit: int | None, as_json: bool) -> Census:
     from nearcache.nginx.cachedir import Census
     from nearcache.nginx.inspection import list_keys
-    from nearcache.nginx.text import duration, size
+    from nearcache.nginx.targets import holds_entries
 
-    if not as_json:
-        click.echo(f"{'age':>13} {'left':>13} {'size':>8} status  key")
+    census = Census()
     shown = 0
-    for facts in list_keys(directory, selects, Census(), time.time()):
-        if limit is not None and shown == limit:
+    for facts in list_keys(directory, selects, census, time.time()):
+        if shown == limit:
             click.echo(f"... and more; --limit shows more than {limit}", err=True)
-            return
-        shown += 1
+            return census
         if as_json:
             print_json(facts, one_line=True)
-            continue
-        left = duration(facts["left_s"]) if facts["left_s"] >= 0 else "expired"
-        vary = f"  Vary: {facts['vary']}{' (variant)' * facts['variant']}" if facts["vary"] else ""
-        click.echo(
-            f"{duration(facts['age_s']):>13} {left:>13} {size(facts['size']):>8} "
-            f"{facts['status'] or '?':>6}  {facts['key']}{vary}"
-        )
+        else:
+            click.echo(_line(facts) if shown else f"{HEAD}\n{_line(facts)}")
+        shown += 1
+    if not shown:
+        any_other = holds_entries(directory, census)
+        click.echo("no key is like that" if any_other else f"{directory.root} is empty", err=True)
+    return census
+
+
+def _line(facts: Mapping[str, Any]) -> str:
+    from nearcache.nginx.text import duration, size
+
+    left = duration(facts["left_s"]) if facts["left_s"] >= 0 else "expired"
+    vary = f"  Vary: {facts['vary']}{' (variant)' * facts['variant']}" if facts["vary"] else ""
+    return (
+        f"{duration(facts['age_s']):>13} {left:>13} {size(facts['size']):>8} "
+        f"{facts['status'] or '?':>6}  {facts['key']}{vary}"
+    )

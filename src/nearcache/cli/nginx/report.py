@@ -48,9 +48,12 @@ def report(top: int, directory: Path | None, **given: Any) -> None:
 def _inspected(directory: Path) -> Inspection:
     from nearcache.nginx.cachedir import CacheDir
     from nearcache.nginx.inspection import inspect_directory
+    from nearcache.nginx.targets import holds_entries
 
     with CacheDir(directory) as opened:
-        return inspect_directory(opened)
+        seen = inspect_directory(opened)
+        holds_entries(opened, seen.census)
+        return seen
 
 
 def _show(reading: Reading, request: Request, top: int, seen: Inspection | None) -> None:
