@@ -10,6 +10,8 @@
     learn.py       from a URL to its key; targets.py: whatever a user names
     agent.py       a purge for other hosts; hosts.py: here and there alike
     site_purge.py  the Django side: after the commit, on all hosts
+    cacheable_view.py  a view says what nginx may keep: arguments.py is its key, personal.py what
+                   is never shared; middleware.py: in development, which line was against it
     configuration.py  what a configuration says about caching: directives.py is its tree,
                    locations.py its inheritance
     logs.py        access logs as bytes: unpack.py, follow.py; formats.py: how to read them
@@ -28,6 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nearcache.nginx.cacheable_view import cacheable
     from nearcache.nginx.site_purge import (
         PurgeFailed,
         PurgeResult,
@@ -43,6 +46,7 @@ __all__ = [
     "PurgeResult",
     "apurge_url",
     "apurge_urls",
+    "cacheable",
     "purge_stats",
     "purge_url",
     "purge_urls",
@@ -51,6 +55,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Lazily: the command line reads logs without Django's settings.
+    if name == "cacheable":
+        from nearcache.nginx import cacheable_view
+
+        return cacheable_view.cacheable
     if name in __all__:
         from nearcache.nginx import site_purge
 
