@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from nearcache.errors import NotACacheFile
 from nearcache.nginx.cachedir import CacheDir, Census
@@ -163,7 +164,7 @@ def check(name: str, content: bytes) -> None:
         seen = inspect_directory(directory, now=NOW_S)
         assert (seen.entries, seen.census.foreign.total()) == (is_entry, not is_entry)
         json.dumps(seen.to_json(), allow_nan=False)
-        assert max(map(len, lines_of(inspection_page(seen), 80))) <= 80
+        assert max(map(cell_len, lines_of(inspection_page(seen), 80))) <= 80
         listed = list_keys(directory, everything, Census(), NOW_S)
         json.dumps(list(listed), allow_nan=False)
 
