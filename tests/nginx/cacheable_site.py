@@ -13,6 +13,7 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.contrib import auth, messages
+from django.contrib.auth.decorators import login_required
 from django.http import (
     FileResponse,
     HttpRequest,
@@ -283,6 +284,7 @@ urlpatterns = [
     path("cart/undecorated/", cart),
     path("sets-theme/undecorated/", sets_theme),
     path("greets/undecorated/", greets),
+    path("members/", login_required(plain, login_url="/login/")),
     path("visitor/", hour(plain)),
 ]
 

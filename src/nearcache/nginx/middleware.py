@@ -113,7 +113,8 @@ def _splits(response: HttpResponseBase) -> list[str]:
 def _why(response: HttpResponseBase, seen: Seen) -> Iterator[str]:
     decorated = _decorators_reasons(response)
     for reason in decorated:
-        yield f"@cacheable: {_with_place(reason.what, _place(reason, seen))}"
+        what = _what(reason.kind, seen) or reason.what
+        yield f"@cacheable: {_with_place(what, _place(reason, seen))}"
     told = {reason.kind for reason in decorated}
     yield from _cookies(response, seen, told)
     yield from _vary(response, seen, told)
@@ -186,7 +187,10 @@ def _words(response: HttpResponseBase, seen: Seen) -> Iterator[str]:
 
 
 def _cause(kind: str, seen: Seen) -> str:
-    what = (
-        "request.user was read" if kind == "session" and seen.read_user else CAUSES.get(kind, "set")
-    )
-    return _with_place(what, seen.first.get(kind, ""))
+    return _with_place(_what(kind, seen) or "set", seen.first.get(kind, ""))
+
+
+def _what(kind: str, seen: Seen) -> str:
+    if kind == "session" and seen.read_user:
+        return "request.user was read"
+    return CAUSES.get(kind, "") if kind in seen.first else ""

@@ -119,12 +119,12 @@ def _messages(request: HttpRequest) -> Iterator[Reason]:
 
 
 def _own_words(response: HttpResponseBase) -> Iterator[Reason]:
-    said = words_of(response.get("Cache-Control", ""))
-    for word in UNSHARED:
-        if any(each.partition("=")[0] == word for each in said):
+    if "Cache-Control" in response:
+        said = {word.partition("=")[0] for word in words_of(response["Cache-Control"])}
+        for word in said.intersection(UNSHARED):
             yield Reason(f"the view says Cache-Control: {word}", f"cache-control {word}")
-    for word in SPLITS:
-        if word in words_of(response.get("Vary", "")):
+    if "Vary" in response:
+        for word in words_of(response["Vary"]).intersection(SPLITS):
             yield Reason(f"the view says Vary: {word.title()}", f"vary {word}")
 
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import asgiref
@@ -40,10 +40,6 @@ def _directory(module: Any) -> str:
 
 
 DJANGO = _directory(django)
-DECORATORS = (
-    DJANGO + os.path.join("views", "decorators"),
-    DJANGO + os.path.join("utils", "decorators"),
-)
 MACHINERY = (DJANGO, _directory(asgiref), os.path.dirname(os.path.dirname(__file__)) + os.sep)
 STANDARD = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib"))
 PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -120,7 +116,7 @@ def place_of(frame: FrameType | None) -> str:
             return template
         if not package and _is_a_package(each.f_code.co_filename):
             package = _line(each)
-    return package or _decorated_view(layer) or _middleware(layer) or "unknown"
+    return package or _decorated_view(layer) or _middleware(layer) or _djangos(layer)
 
 
 def _layer(frame: FrameType | None) -> Iterator[FrameType]:
@@ -153,9 +149,10 @@ def _line(frame: FrameType) -> str:
 
 
 def _shown(file: str) -> str:
-    """Relative to the current directory where it lies below it."""
-    here = os.getcwd() + os.sep
-    return file.removeprefix(here)
+    """From the current directory, or from where packages are."""
+    for directory in PACKAGES:
+        file = file.rpartition(directory)[2]
+    return file.removeprefix(os.getcwd() + os.sep)
 
 
 def _template_line(frame: FrameType) -> str:
@@ -168,17 +165,21 @@ def _template_line(frame: FrameType) -> str:
 
 
 def _decorated_view(layer: list[FrameType]) -> str:
-    """For decorators of Django, which act when the view has returned and is on no stack."""
+    """For decorators of Django, which act when the view is not on the stack, or no more."""
     for frame in layer:
-        if frame.f_code.co_filename.startswith(DECORATORS):
-            views = (frame.f_locals.get(name) for name in ("view_func", "viewfunc", "func"))
-            code = getattr(inspect.unwrap(next(filter(callable, views), None)), "__code__", None)
-            name = frame.f_code.co_qualname.partition(".")[0]
-            return f"{name} around {_defined(code)}" if code else name
+        file = frame.f_code.co_filename
+        if file.startswith(DJANGO) and "decorators" in file:
+            for local in ("view_func", "viewfunc", "func"):
+                if callable(view := frame.f_locals.get(local)):
+                    name = frame.f_code.co_qualname.partition(".")[0]
+                    return f"{name} around {_defined(inspect.unwrap(view))}"
     return ""
 
 
-def _defined(code: CodeType) -> str:
+def _defined(view: Any) -> str:
+    code = getattr(view, "__code__", None)
+    if code is None:
+        return repr(view)
     return f"{_shown(code.co_filename)}:{code.co_firstlineno} {code.co_name}"
 
 
@@ -188,3 +189,9 @@ def _middleware(layer: list[FrameType]) -> str:
         if frame.f_code.co_name in HOOKS and owner is not None:
             return f"{type(owner).__module__}.{type(owner).__qualname__}"
     return ""
+
+
+def _djangos(layer: list[FrameType]) -> str:
+    """Its own doing, as a page that shows an error: where that began."""
+    own = [frame for frame in layer if frame.f_code.co_filename.startswith(DJANGO)]
+    return _line(own[-1]) if own else "unknown"
