@@ -14,6 +14,7 @@ from nearcache.lab.views.break_even import (
     grids,
     model_sentences,
     plain_twin,
+    threshold_sentences,
     thresholds,
 )
 
@@ -133,6 +134,35 @@ def test_thresholds_are_beside_the_same_serializer() -> None:
     assert dict(zip(table.head, row, strict=True))["T"] == "never", (
         f"{SIZES['T']} stays {SIZES['T']}"
     )
+
+
+def test_a_table_of_thresholds_has_no_empty_row_or_column() -> None:
+    sample = codecs_sample()
+    for key in [key for key in sample.cells if key[0] == ZLIB and key[2] == "S"]:
+        del sample.cells[key]
+    analysis = Analysis(sample)
+    table = thresholds(analysis)
+    assert table
+    assert table.head == ["", "T", "D"]
+    assert [row[0] for row in table.rows] == [ZLIB]
+    assert threshold_sentences(analysis) == []
+
+
+def test_where_no_compressor_pays_or_nothing_is_known_there_is_a_sentence_and_no_table() -> None:
+    unknown = codecs_sample()
+    for key in [key for key in unknown.cells if key[0] == ZLIB]:
+        del unknown.cells[key]
+    never = codecs_sample()
+    for key in [key for key in never.cells if key[2] == "D"]:
+        del never.cells[key]
+    for sample, said in ((unknown, "is not known: of no pair"), (never, "pays at no bandwidth")):
+        analysis = Analysis(sample)
+        assert thresholds(analysis) is None
+        (sentence,) = threshold_sentences(analysis)
+        assert said in sentence
+    without = Analysis(codecs_sample((BASE, PLAIN)))
+    assert thresholds(without) is None
+    assert threshold_sentences(without) == []
 
 
 def test_bandwidth_is_written_as_networks_are_sold() -> None:

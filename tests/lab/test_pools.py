@@ -14,12 +14,14 @@ from nearcache.lab.experiments.pools import POOLS
 from nearcache.lab.laboratory import Wish, new_sample, prepare
 from nearcache.lab.model import Candidate, Plan
 from nearcache.lab.operations import WrongAnswer
-from nearcache.lab.sample import Sample
+from nearcache.lab.sample import Cell, Sample
 from nearcache.lab.subjects import crowd_styles
 from nearcache.lab.subjects.crowd_styles import NeverEnded, Rounds, Threads, Times
 from nearcache.lab.subjects.pools import encoded, fairest, jain, phases_of, shortfall
-from nearcache.lab.views import Table
+from nearcache.lab.units import NOTHING
+from nearcache.lab.views import Grey, Table
 from nearcache.lab.views.pools import views
+from nearcache.lab.views.waits import Waits
 
 from .conftest import Silent, need
 from .made import Quiet
@@ -217,3 +219,21 @@ def test_a_crowd_that_was_too_small_says_so() -> None:
     assert shortfall(100, 100) == {}
     assert "500 threads only" in shortfall(5000, 500)["5000 contenders"]
     assert "the machine starts no more" in shortfall(400, 123)["400 contenders"]
+
+
+def waits_of(*nanoseconds: int) -> Cell:
+    cell = Cell("a", "wait", "40")
+    cell.add_round(0, 0, nanoseconds)
+    return cell
+
+
+def test_waits_have_one_scale_and_those_of_too_few_answers_are_grey() -> None:
+    few, many = waits_of(3_200), waits_of(*range(1_000, 1_001_000, 1_000))
+    waits = Waits.of([few, many, None], 50, 99)
+    assert waits.suffix == "µs"
+    assert [waits.text(many, rank) for rank in (50, 99, 100)] == ["500", "990", "1000"]
+    assert not any(isinstance(waits.text(many, rank), Grey) for rank in (50, 99, 100))
+    assert waits.text(few, 50) == "3.20"
+    assert isinstance(waits.text(few, 50), Grey)
+    assert not isinstance(waits.text(few, 100), Grey), "the largest is what was seen"
+    assert waits.text(None, 50) == NOTHING

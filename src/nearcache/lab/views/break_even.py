@@ -19,9 +19,9 @@ from nearcache.lab.breakeven import (
 )
 from nearcache.lab.link import Link
 from nearcache.lab.stats import LEAST_FLOOR
-from nearcache.lab.units import quantity
+from nearcache.lab.units import NOTHING, quantity
 from nearcache.lab.verdict import LOUD_FLOOR
-from nearcache.lab.views import Grid, Table
+from nearcache.lab.views import Grey, Grid, Table
 
 RTTS_NS = (50e3, 200e3, 1e6, 5e6, 20e6)
 RATES_BYTES_PER_S = tuple(bits * 1e9 / 8 for bits in (0.01, 0.1, 1, 10, 25))
@@ -106,33 +106,58 @@ def _nearest(steps: Sequence[float], value: float) -> int:
 
 
 def thresholds(analysis: Analysis) -> Table | None:
-    """Below which bandwidth each compressor pays, beside the same serializer without one."""
-    here = measured_link(analysis)
-    if here is None:
-        return None
+    """Below which bandwidth each compressor pays, beside the same serializer without one.
+
+    None if none pays anywhere, or nothing is known: :func:`threshold_sentences` says which.
+    """
     payloads = list(analysis.sample.about["payloads"])
-    found = {
-        payload: {arm.entry.name: arm for arm in arms(analysis, payload, here)}
-        for payload in payloads
-    }
-    rows = []
-    for entry in analysis.contenders:
-        plain = plain_twin(analysis, entry.name)
-        if plain:
-            cells = [
-                _threshold(analysis, found[p].get(entry.name), found[p].get(plain))
-                for p in payloads
-            ]
-            rows.append([entry.name, *cells])
-    if not rows:
+    found = _thresholds(analysis)
+    known = [p for p in payloads if any(p in row for row in found.values())]
+    rows = [
+        [name, *(_bandwidth(row[p]) if p in row else Grey(NOTHING) for p in known)]
+        for name, row in found.items()
+        if row
+    ]
+    if not any(rate for row in found.values() for rate in row.values()):
         return None
     return Table(
         title="Compression pays below this bandwidth",
-        head=["", *payloads],
+        head=["", *known],
         rows=rows,
         note="Beside the same serializer without compressor, for the mix of gets and sets, by the "
         "model of the map without slow start. never: it does not get smaller.",
     )
+
+
+def _thresholds(analysis: Analysis) -> dict[str, dict[str, float]]:
+    """Compressing candidate -> payload -> bytes per second, where both of a pair are known."""
+    here = measured_link(analysis)
+    if here is None:
+        return {}
+    payloads = list(analysis.sample.about["payloads"])
+    known = {p: {arm.entry.name: arm for arm in arms(analysis, p, here)} for p in payloads}
+    pairs = {entry.name: plain_twin(analysis, entry.name) for entry in analysis.contenders}
+    return {
+        name: {
+            payload: break_even_bytes_per_s(found[name], found[plain], analysis.mix_shares)
+            for payload, found in known.items()
+            if name in found and plain in found
+        }
+        for name, plain in pairs.items()
+        if plain
+    }
+
+
+def threshold_sentences(analysis: Analysis) -> list[str]:
+    """What there is no table for."""
+    found = _thresholds(analysis)
+    rates = [rate for row in found.values() for rate in row.values()]
+    if not found or any(rates):
+        return []
+    if rates:
+        return ["Compression pays at no bandwidth: no compressor makes these values smaller."]
+    why = "of no pair, with a compressor and without, do both have their times and bytes"
+    return [f"Below which bandwidth compression pays is not known: {why} for one payload."]
 
 
 def plain_twin(analysis: Analysis, name: str) -> str | None:
@@ -145,13 +170,10 @@ def plain_twin(analysis: Analysis, name: str) -> str | None:
     return plain if plain in measured else None
 
 
-def _threshold(analysis: Analysis, packed: Arm | None, plain: Arm | None) -> str:
-    if packed is None or plain is None:
-        return "-"
-    rate = break_even_bytes_per_s(packed, plain, analysis.mix_shares)
-    if rate == 0:
+def _bandwidth(bytes_per_s: float) -> str:
+    if bytes_per_s == 0:
         return "never"
-    return "always" if math.isinf(rate) else bits_per_s(rate)
+    return "always" if math.isinf(bytes_per_s) else bits_per_s(bytes_per_s)
 
 
 def model_sentences(analysis: Analysis) -> list[str]:

@@ -12,7 +12,12 @@ from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import NOTHING, quantity, short
 from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Grid, Line, Table, Views
-from nearcache.lab.views.break_even import grids, model_sentences, thresholds
+from nearcache.lab.views.break_even import (
+    grids,
+    model_sentences,
+    threshold_sentences,
+    thresholds,
+)
 from nearcache.lab.views.reading import cell_of, compared, compared_all, measure_of, point_of
 
 LIBRARIES = ("django-redis-", "nearcache-")
@@ -35,6 +40,7 @@ def views(analysis: Analysis) -> Views:
         *_smallest(analysis),
         *_unfit(analysis),
         *_where_time_goes(analysis),
+        *threshold_sentences(analysis),
         *model_sentences(analysis),
         *_growing_sentence(analysis),
     ]

@@ -22,7 +22,7 @@ from nearcache.lab.units import MICRO, NOTHING, counted, quantity, short, us
 from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of
-from nearcache.lab.views.waits import curve, ms, number, outcomes, percent
+from nearcache.lab.views.waits import Waits, curve, number, outcomes, percent
 
 SEED = "seed-decorator"
 
@@ -87,25 +87,25 @@ def _turns(analysis: Analysis, payload: str) -> Table:
         if (cell := cell_of(analysis, entry.name, "turn", payload))
     ]
     cells.sort(key=lambda pair: point_of(analysis, pair[0].name, "turn", payload) or float("inf"))
+    waits = Waits.of((cell_of(analysis, e.name, "wait", payload) for e, _ in cells), 50, 99)
     return Table(
         title=f"One lock, {analysis.sample.about['payloads'][payload]}, each holds it for 1 ms",
-        head=["", "turns/s", "wait P50 ms", "P99 ms", "max ms", "fairness", "nobody inside %",
-              f"CPU {MICRO}s", "inside at once"],
-        rows=[[entry.name, *_turn(analysis, entry, cell, payload)] for entry, cell in cells],
+        head=["", "turns/s", f"wait P50 {waits.suffix}", f"P99 {waits.suffix}",
+              f"max {waits.suffix}", "fairness", "nobody inside %", f"CPU {MICRO}s",
+              "inside at once"],
+        rows=[[entry.name, *_turn(analysis, entry, cell, payload, waits)] for entry, cell in cells],
         note="nobody inside: of the time, though somebody wanted in. CPU: of all contenders, "
         "per turn. inside at once: the most that were seen; more than one voids a lock.",
     )  # fmt: skip
 
 
-def _turn(analysis: Analysis, entry: Entry, cell: Cell, payload: str) -> list[str]:
+def _turn(analysis: Analysis, entry: Entry, cell: Cell, payload: str, waits: Waits) -> list[str]:
     point = point_of(analysis, entry.name, "turn", payload)
     wait = cell_of(analysis, entry.name, "wait", payload)
     cpu = measure_of(cell, "CPU of a turn")
     return [
         "0" if point is None else short(1e9 / point),
-        ms(wait, 50),
-        ms(wait, 99),
-        ms(wait, 100),
+        *(waits.text(wait, rank) for rank in (50, 99, 100)),
         number(measure_of(cell, "fairness")),
         percent(measure_of(cell, "nobody inside")),
         NOTHING if cpu is None else us(cpu),

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.sample import Cell, Entry
-from nearcache.lab.units import NOTHING, rate, short
+from nearcache.lab.units import NOTHING, Scale, rate, scale_for, short
 from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Line, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of
-from nearcache.lab.views.waits import curve, ms, number, outcomes, percent
+from nearcache.lab.views.waits import Waits, curve, number, outcomes, percent
 
 STYLES = ("greenlets", "threads", "tasks")
 MANY = 0.5  # of the contenders without an answer: worth a sentence
@@ -37,17 +37,29 @@ def views(analysis: Analysis) -> Views:
 
 
 def _served(analysis: Analysis, payload: str) -> Table:
-    rows = []
-    for entry in _by_rate(analysis, payload):
-        cell = cell_of(analysis, entry.name, "get", payload)
-        if cell:
-            rows.append([entry.name, *_row(analysis, entry, cell, payload)])
+    served = [
+        (entry, cell)
+        for entry in _by_rate(analysis, payload)
+        if (cell := cell_of(analysis, entry.name, "get", payload))
+    ]
+    names = [entry.name for entry, _ in served]
+    waits = Waits.of((cell_of(analysis, name, "wait", payload) for name in names), 50, 99)
+    cpu = {entry.name: measure_of(cell, "client CPU") for entry, cell in served}
+    cpu_scale = scale_for("ns", (each for each in cpu.values() if each is not None))
     head = ["", "answers/s", "answered %", "without any %", "fairness", "of at most"]
-    head += ["wait P50 ms", "P99 ms", "connections", "CPU \N{MICRO SIGN}s"]
+    head += [f"wait P50 {waits.suffix}", f"P99 {waits.suffix}"]
+    head += ["connections", f"CPU {cpu_scale.suffix}"]
     return Table(
         title=f"Who is served: {analysis.sample.about['payloads'][payload]}",
         head=head,
-        rows=rows,
+        rows=[
+            [
+                entry.name,
+                *_row(analysis, entry, cell, payload, waits),
+                _scaled(cpu_scale, cpu[entry.name]),
+            ]
+            for entry, cell in served
+        ],
         note=(
             "answered: of the attempts that ended. without any: contenders that got no answer at "
             "all. fairness: Jain's index, and what it could be at most for so many answers. "
@@ -57,21 +69,23 @@ def _served(analysis: Analysis, payload: str) -> Table:
     )
 
 
-def _row(analysis: Analysis, entry: Entry, cell: Cell, payload: str) -> list[str]:
+def _row(analysis: Analysis, entry: Entry, cell: Cell, payload: str, waits: Waits) -> Sequence[str]:
     point = point_of(analysis, entry.name, "get", payload)
     wait = cell_of(analysis, entry.name, "wait", payload)
-    cpu = measure_of(cell, "client CPU")
     return [
         "0" if point is None else short(1e9 / point),
         percent(measure_of(cell, "answered")),
         percent(measure_of(cell, "went without")),
         number(measure_of(cell, "fairness")),
         number(measure_of(cell, "fairest possible")),
-        ms(wait, 50),
-        ms(wait, 99),
+        waits.text(wait, 50),
+        waits.text(wait, 99),
         number(measure_of(cell, "connections")),
-        NOTHING if cpu is None else short(cpu / 1000),
     ]
+
+
+def _scaled(scale: Scale, value: float | None) -> str:
+    return NOTHING if value is None else scale.text(value)
 
 
 def _waits(analysis: Analysis, payload: str) -> Chart:

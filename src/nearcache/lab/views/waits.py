@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from nearcache.lab.sample import Cell, Entry, distribution_of
-from nearcache.lab.units import NOTHING, scale_for, short
-from nearcache.lab.views import Chart, Line
+from nearcache.lab.units import NOTHING, Scale, scale_for, short
+from nearcache.lab.views import Chart, Grey, Line
 
 RANKS = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9)
+# Samples beyond a percentile, or it is grey: so P90 wants 100 and P99 1,000, as everywhere.
+BEYOND = 10
 
 
 def curve(title: str, cells: Sequence[tuple[Entry, Cell]], note: str = "") -> Chart:
@@ -33,11 +36,36 @@ def _points(cell: Cell) -> list[tuple[float, float]]:
     return [(found.percentile(rank) / 1e6, rank) for rank in RANKS]
 
 
+@dataclass(frozen=True)
+class Waits:
+    """Percentiles of the cells of one table, all on one scale: its ``suffix`` is for the heads."""
+
+    scale: Scale
+
+    @classmethod
+    def of(cls, cells: Iterable[Cell | None], *ranks: float) -> Waits:
+        known = [distribution_of(cell) for cell in cells if cell is not None and cell.count]
+        return cls(scale_for("ns", (each.percentile(rank) for each in known for rank in ranks)))
+
+    @property
+    def suffix(self) -> str:
+        return self.scale.suffix
+
+    def text(self, cell: Cell | None, rank: float) -> str:
+        """Grey where too few samples lie beyond it; the largest, rank 100, is what was seen."""
+        if cell is None or not cell.count:
+            return NOTHING
+        text = self.scale.text(distribution_of(cell).percentile(rank))
+        is_firm = rank == 100 or cell.count * (100 - rank) >= 100 * BEYOND
+        return text if is_firm else Grey(text)
+
+
+MILLISECONDS = Waits(Scale(1e6, "ms"))
+
+
 def ms(cell: Cell | None, rank: float) -> str:
     """A percentile of a cell in milliseconds, as text."""
-    if cell is None or not cell.count:
-        return NOTHING
-    return short(distribution_of(cell).percentile(rank) / 1e6)
+    return MILLISECONDS.text(cell, rank)
 
 
 def percent(share: float | None) -> str:
