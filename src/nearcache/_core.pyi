@@ -336,6 +336,31 @@ class NginxResult(TypedDict):
     lengths: NginxLengths | None  # if an argument or part was asked for
     keys: NginxKeys
 
+class NginxRecentGroup(NginxGroup):
+    """Its sums are of this look; `fetch_us` is of all so far, and empty if none was fetched now."""
+
+    number: int  # its position in `NginxResult.groups`
+
+class NginxRecent(TypedDict):
+    """What came since the last look. Names as in :class:`NginxResult`."""
+
+    lines: int  # of all so far
+    bad: int  # of all so far
+    says: dict[str, bool]
+    fetch_from: str | None
+    key_rate: float  # `NginxKeys.rate`
+    first_us: int | None  # of what came
+    last_us: int | None
+    total: NginxTally
+    groups: list[NginxRecentGroup]  # those with requests
+    fetch_us: list[tuple[int, int]]  # of all so far, as `NginxTally.fetch_us`
+    location_fetch_us: list[list[tuple[int, int]]]  # of all so far
+    served_took_us: list[tuple[int, int]]
+    """Histogram of `$request_time` of what the cache served, as `NginxTally.fetch_us`."""
+    missed_took_us: list[tuple[int, int]]  # and of what has a reason in `why`
+    ranked_by: str
+    top: list[NginxTop]
+
 class NginxLog:
     """One pass over access logs of nginx: every figure of `report`, `misses` and `queries`.
 
@@ -362,6 +387,7 @@ class NginxLog:
         max_keys: int = 900_000,
         max_groups: int = 10_000,
         utc_offset_s: int = 0,
+        watched: bool = False,
     ) -> NginxLog:
         """Raises NginxError if the format, or a regular expression, cannot be used.
 
@@ -384,6 +410,7 @@ class NginxLog:
             ignore_headers: of ``*_ignore_headers``.
             max_keys: beyond it keys are sampled by hash; see `NginxKeys.rate`.
             utc_offset_s: where hours begin.
+            watched: also keep what :meth:`take_recent` gives.
         """
     def feed(self, data: Buffer) -> None:
         """Takes the next bytes of the log, cut anywhere. Others run meanwhile (no GIL)."""
@@ -409,6 +436,22 @@ class NginxLog:
         """The log has ended. More may be fed nevertheless."""
     def result(self) -> NginxResult:
         """What was found so far."""
+    def take_recent(self) -> NginxRecent:
+        """What was fed since the last call, and forgets it. Costs what happened in between.
+
+        Raises ValueError without `watched`.
+        """
+
+class NginxLifetime(TypedDict):
+    """Of responses that do not say how long they live: learned from hits and expired copies of
+    known age."""
+
+    ttl_s: int
+    least_s: int  # all from here
+    most_s: int | None  # to here fit as well; None: nothing was ever too old
+    fresh: int  # hits of known age
+    expired: int  # copies of known age that were too old
+    contradicting: int  # of both, those that say otherwise
 
 class NginxTraceFacts(TypedDict):
     lines: int
@@ -426,6 +469,7 @@ class NginxTraceFacts(TypedDict):
     first_us: int | None  # when the first and the last request began
     last_us: int | None
     usual_ttl_s: int | None  # the commonest lifetime of responses
+    learned_ttl: NginxLifetime | None  # of those that do not say
     never_stored_keys: (
         int  # missed again while a copy should have been fresh, and never in the cache
     )
@@ -463,6 +507,17 @@ class NginxOutcome(TypedDict):
     merged: int  # keys that rules made one with others
     one_hit: int  # keys that were asked for once
     residuals: float  # sum over keys of (served - hit ratio * requests) squared
+
+def nginx_group(target: bytes) -> bytes:
+    """The URL group of a target, as reports of logs have it: `/song/<n>/amazon`."""
+
+class NginxKeyRules:
+    """Rules that make one key out of several spellings: `lower,strip,sort-args,drop=utm_*`."""
+
+    def __new__(cls, rules: str) -> NginxKeyRules:
+        """Raises NginxError for what is no rule, with those there are."""
+    def apply(self, key: bytes) -> bytes:
+        """What the key becomes."""
 
 class NginxTrace:
     """A log kept for replays through a model of nginx's cache: 32 bytes a request, keys once.

@@ -58,6 +58,7 @@ fn rules() -> Rules {
         key: KeyRules::default(),
         max_length: None,
         assume_stored: false,
+        unsaid_s: None,
         trust_evidence: false,
         settled_us: i64::MIN,
     }

@@ -6,7 +6,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearcache_nginx::whatif::{
-    Answered, KeyRules, Outcome, PlaceRules, Rekeyed, Rules, Trace, TraceOptions, ZoneRules, replay,
+    Answered, KeyRules, Lifetime, Outcome, PlaceRules, Rekeyed, Rules, Trace, TraceOptions,
+    ZoneRules, replay,
 };
 use nearcache_nginx::{CacheValid, Filter, Format, Locations, Reader, STATUS_NAMES, Subject};
 use pyo3::buffer::PyBuffer;
@@ -178,6 +179,7 @@ fn rules_of(dict: &Bound<'_, PyDict>) -> PyResult<Rules> {
         key: KeyRules::parse(&key).map_err(|bad| error(py, &NGINX_ERROR, bad.to_string()))?,
         max_length: subject(argument.as_deref(), part)?.zip(most),
         assume_stored: get(dict, "assume_stored")?,
+        unsaid_s: get(dict, "unsaid_ttl_s")?,
         trust_evidence: get(dict, "trust_evidence")?,
         settled_us: get(dict, "settled_us")?,
     })
@@ -238,6 +240,7 @@ fn facts<'py>(py: Python<'py>, state: &State) -> Dict<'py> {
     dict.set_item("first_us", trace.requests.first().map(|asked| asked.start_us))?;
     dict.set_item("last_us", trace.requests.last().map(|asked| asked.start_us))?;
     dict.set_item("usual_ttl_s", trace.usual_life)?;
+    dict.set_item("learned_ttl", trace.lifetime.map(|found| lifetime(py, found)).transpose()?)?;
     let never = trace.keys.facts.iter().filter(|fact| fact.is_never_stored()).count();
     dict.set_item("never_stored_keys", never)?;
     let refetches: Vec<_> = trace
@@ -247,6 +250,17 @@ fn facts<'py>(py: Python<'py>, state: &State) -> Dict<'py> {
         .map(|of| (of.sum_us as f64 / of.count as f64 / 1e6, of.count, of.changed))
         .collect();
     dict.set_item("refetches", refetches)?;
+    Ok(dict)
+}
+
+fn lifetime(py: Python<'_>, found: Lifetime) -> Dict<'_> {
+    let dict = PyDict::new(py);
+    dict.set_item("ttl_s", found.seconds)?;
+    dict.set_item("least_s", found.least_s)?;
+    dict.set_item("most_s", found.most_s)?;
+    dict.set_item("fresh", found.fresh)?;
+    dict.set_item("expired", found.expired)?;
+    dict.set_item("contradicting", found.contradicting)?;
     Ok(dict)
 }
 

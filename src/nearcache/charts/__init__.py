@@ -33,7 +33,7 @@ def hash_source(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def as_script(data: Mapping[str, Any]) -> str:
+def as_script(data: Any) -> str:
     """JSON that cannot end the ``<script>`` it stands in, whatever names are in it."""
     text = json.dumps(_rounded(data), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

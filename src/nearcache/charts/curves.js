@@ -37,13 +37,13 @@ function logTicks(low, high) {
   return ticks.filter((_, index) => index % step === 0);
 }
 
-const MOST_NAMED = 14, NAME_ROOM = 190;
+const MOST_NAMED = 14, NAME_ROOM = 190, NAMES_FROM = 720;
 
 // ---- curves -----------------------------------------------------------------------------
 
 function curves(host, chart) {
-  // chart: {lines: [{name, colour, points | xs+ys, dashed, dots, step}], xLog, yLog, x, y,
-  //         xValue, yValue, xSplits, marks: [[x, text, colour]]}
+  // chart: {lines: [{name, colour, points | xs+ys, dashed, dots, step,
+  //         bare}], xLog, yLog, x, y, xValue, yValue, xSplits, yZero, yRoom, marks: [[x, text, colour]]}
   host.replaceChildren();
   const lines = chart.lines.filter(line => line.points.length);
   if (!lines.length) { host.append(make("p", { className: "soft", textContent: "Nothing to draw: choose candidates above." })); return null; }
@@ -61,12 +61,12 @@ function curves(host, chart) {
   const narrow = host.clientWidth < 560;
   const marks = chart.marks || [];
   const joined = lines.filter(line => !line.dots);
-  const named = host.clientWidth > 720 && joined.length > 0 && joined.length <= MOST_NAMED;
+  const named = host.clientWidth > NAMES_FROM && joined.length > 0 && joined.length <= MOST_NAMED;
   const options = {
     width: host.clientWidth, padding: named ? [null, NAME_ROOM, null, null] : undefined, height: chart.height || (narrow ? 260 : 330),
     legend: { show: false }, focus: { alpha: 0.25 },
     cursor: { focus: { prox: 24 }, drag: { x: true, y: true, uni: 30 }, points: { size: 7 } },
-    scales: { x: { time: false, distr: chart.xLog ? 3 : 1, range: rangeOf(chart.xLog, 0.02) }, y: { distr: chart.yLog ? 3 : 1, range: rangeOf(chart.yLog, 0.05, chart.yZero) } },
+    scales: { x: { time: false, distr: chart.xLog ? 3 : 1, range: rangeOf(chart.xLog, 0.02) }, y: { distr: chart.yLog ? 3 : 1, range: rangeOf(chart.yLog, chart.yRoom || 0.05, chart.yZero) } },
     axes: [
       { ...axis(xValue), label: chart.x, size: 32, labelSize: 18, labelFont: "12px system-ui", labelGap: 0, splits: chart.xSplits || (chart.xLog ? logSplits : undefined), space: narrow ? 46 : 60 },
       { ...axis(yValue), label: chart.y, labelSize: 20, labelFont: "12px system-ui", labelGap: 0, splits: chart.yLog ? logSplits : undefined, size: 58, space: 26 },
@@ -74,7 +74,7 @@ function curves(host, chart) {
     series: [{}, ...lines.map(line => ({
       label: line.name, stroke: line.colour, width: line.dots ? 0 : 1.8, spanGaps: true,
       dash: line.dashed ? [5, 4] : undefined,
-      points: { show: Boolean(line.dots) || (line.points.length < 13 && !line.step), size: line.dots ? 8 : 5, fill: line.colour },
+      points: { show: Boolean(line.dots) || (line.points.length < 13 && !line.step && !line.bare), size: line.dots ? 8 : 5, fill: line.colour },
       paths: line.step ? uPlot.paths.stepped({ align: 1 }) : undefined,
     }))],
     hooks: {

@@ -365,6 +365,7 @@ def _why_table(found: Misses) -> Iterator[Table]:
         return
     by_time = bool(found.upstream_s)
     whole = found.upstream_s if by_time else found.missed
+    weights = [(each.upstream_s or 0.0) if by_time else each.requests for each in found.reasons]
     yield Table(
         title="Why",
         head=["", "upstream", "share", "requests"],
@@ -372,11 +373,12 @@ def _why_table(found: Misses) -> Iterator[Table]:
             [
                 each.says,
                 duration(each.upstream_s),
-                percent(ratio((each.upstream_s or 0) if by_time else each.requests, whole or 0)),
+                percent(ratio(weight, whole or 0)),
                 count(each.requests),
             ]
-            for each in found.reasons
+            for each, weight in zip(found.reasons, weights, strict=True)
         ],
+        bars=[ratio(weight, max(weights)) or 0.0 for weight in weights],
     )
 
 

@@ -8,17 +8,26 @@ of at most n characters and never forgets would answer all but the first request
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from nearcache.nginx.text import Page, Table, bar, count, duration, percent, plural, ratio
+from nearcache.nginx.text import (
+    Chart,
+    Line,
+    Page,
+    Table,
+    count,
+    duration,
+    percent,
+    plural,
+    ratio,
+)
 
 if TYPE_CHECKING:
     from nearcache._core import NginxLengths
 
 SEED_POINTS = range(7, 13)
-BAR_ROOM = 24
 LONG = 40
 A_BOUND = (
     "possible hits are a bound: for a cache that never forgets and began empty. "
@@ -70,6 +79,9 @@ class Queries:
     distinct: int
     points: list[Point]
     reaches: list[Reach]
+    """Of the points that were asked for, and of all."""
+    every: list[Reach]
+    """Of every length there is."""
     by_length: list[tuple[int, int]]
 
     def as_json(self) -> dict[str, Any]:
@@ -86,6 +98,7 @@ def queries(lengths: NginxLengths, what: str, points: Sequence[int]) -> Queries:
         distinct=lengths["distinct"],
         points=[_point(lengths, at) for at in points] if lengths["requests"] else [],
         reaches=[reach(lengths, at) for at in ends] if lengths["requests"] else [],
+        every=[reach(lengths, each[0]) for each in lengths["by_length"]],
         by_length=[(each[0], each[1]) for each in lengths["by_length"]],
     )
 
@@ -147,16 +160,50 @@ def _reach_row(each: Reach, found: Queries, has_times: bool, has_status: bool) -
         yield duration(each.upstream_s)
 
 
+def chart(found: Queries, has_status: bool) -> Iterator[Chart]:
+    """For HTML: what each length would reach."""
+    shown = [each for each in found.every if each.length <= LONG]
+    if len(shown) < 2:
+        return
+    curves: dict[str, Callable[[Reach], float | None]] = {
+        "requests": lambda each: ratio(each.requests, found.requests),
+        "possible hits": lambda each: each.hit_ratio,
+        "are hits": lambda each: ratio(each.served, found.requests),
+    }
+    yield Chart(
+        title="What a rule of length would reach",
+        x="longest value that is cached, characters",
+        y="share of requests, %",
+        lines=[
+            Line(name, [(each.length, 100 * (of(each) or 0.0)) for each in shown])
+            for name, of in curves.items()
+            if has_status or name != "are hits"
+        ],
+        ticks=[(each.length, str(each.length)) for each in shown],
+        table=Table(
+            "What a rule of length would reach",
+            ["at most", "requests", "values", "possible hits"],
+            [
+                [
+                    str(each.length),
+                    percent(ratio(each.requests, found.requests)),
+                    count(each.distinct),
+                    percent(each.hit_ratio),
+                ]
+                for each in shown
+            ],
+        ),
+    )
+
+
 def _length_table(found: Queries) -> Table:
     longest = max((requests for _, requests in found.by_length), default=0)
     return Table(
         title="Lengths",
-        head=["characters", "requests", ""],
-        rows=[
-            [str(length), count(requests), bar(requests / longest, BAR_ROOM)]
-            for length, requests in _gathered(found.by_length)
-        ],
-        text_columns=(2,),
+        head=["characters", "requests"],
+        rows=[[str(length), count(requests)] for length, requests in _gathered(found.by_length)],
+        text_columns=(),
+        bars=[requests / longest for _, requests in _gathered(found.by_length)],
     )
 
 

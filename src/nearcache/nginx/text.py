@@ -7,7 +7,7 @@ a terminal must not obey it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
@@ -18,6 +18,7 @@ NOTHING = "-"
 MOST_WIDTH = 100
 LEAST_WIDTH = 30
 LEAST_NAME = 14
+BAR_ROOM = 24
 
 TIME_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -105,6 +106,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
     text_columns: Sequence[int] = (0,)  # aligned to the left
+    bars: Sequence[float] = ()  # of each row, drawn beside it; 1.0 is the longest
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,32 @@ class Points:
     note: str = ""
 
 
-Part = Table | Sparks | Points
+@dataclass(frozen=True)
+class Line:
+    """One curve: (x, y), of which None is not known."""
+
+    name: str
+    points: Sequence[tuple[float, float | None]]
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves over one axis: drawn in HTML, in a terminal the table of their points."""
+
+    title: str
+    x: str
+    y: str
+    lines: Sequence[Line]
+    ticks: Sequence[tuple[float, str]]
+    """Where points are, and what is written there: with its unit."""
+    table: Table
+    marks: Sequence[tuple[float, str]] = ()
+    x_log: bool = False
+    note: str = ""
+
+
+Part = Table | Sparks | Points | Chart
 
 
 @dataclass(frozen=True)
@@ -148,18 +175,19 @@ def lines_of(page: Page, width: int) -> list[str]:
     for sentence in page.sentences:
         lines += _paragraph(sentence, width)
     for part in page.parts:
-        lines += ["", part.title, *_drawn(part, width)]
+        shown = part.table if isinstance(part, Chart) else part
+        lines += ["", part.title, *_drawn(shown, width)]
     if page.notes:
         lines += ["", *(line for note in page.notes for line in _item("-", note, width))]
     return lines
 
 
-def _drawn(part: Part, width: int) -> list[str]:
+def _drawn(part: Table | Sparks | Points, width: int) -> list[str]:
     if isinstance(part, Points):
         return [
             line for n, text in enumerate(part.points, 1) for line in _item(f"{n}.", text, width)
         ]
-    drawn = _table(part, width) if isinstance(part, Table) else _sparks(part, width)
+    drawn = table_lines(part, width) if isinstance(part, Table) else _sparks(part, width)
     return [*drawn, *_paragraph(part.note, width)]
 
 
@@ -178,7 +206,21 @@ def _item(sign: str, text: str, width: int) -> list[str]:
     )
 
 
-def _table(table: Table, width: int) -> list[str]:
+def _with_bars(table: Table) -> Table:
+    drawn = [bar(share, BAR_ROOM) for share in table.bars]
+    return replace(
+        table,
+        head=[*table.head, ""],
+        rows=[[*row, each] for row, each in zip(table.rows, drawn, strict=True)],
+        text_columns=(*table.text_columns, len(table.head)),
+        bars=(),
+    )
+
+
+def table_lines(table: Table, width: int) -> list[str]:
+    """The head and the rows, in at most so many columns."""
+    if table.bars:
+        table = _with_bars(table)
     widths = [
         max(cell_len(row[column]) for row in (table.head, *table.rows))
         for column in range(len(table.head))

@@ -6,25 +6,27 @@ are no forecasts. The cache's state when the log begins is not known: the model 
 what counts is the *settled* part of the log, after the longest time to live (at most half of
 it) and without answers of copies from before the log. The figures of all are given beside it.
 
-How old answers get is known exactly; how many of them are *outdated* is an estimate. Between two
-fetches of a key that were dt apart the response changed with probability 1 - exp(-rate * dt),
-one rate for the whole log, by maximum likelihood from all pairs of fetches (Cho and
-Garcia-Molina, "Estimating frequency of change", ACM TOIT 3(3), 2003). That it changed is seen
-by its size, so some changes go unseen.
+How long responses live the configuration or their headers say. If neither does, it is learned
+from copies of known age that nginx called fresh or too old; how far the hit ratio goes apart
+over all lives that fit counts as error, like that of the model.
 
-Not here: the rules (``whatif_rules.py``), nginx itself (the native model), words (``whatif_page``).
+Not here: the rules (``whatif_rules.py``), nginx itself (the native model), how often the origin
+changes (``whatif_origin.py``), which points make a curve (``whatif_curves.py``), words
+(``whatif_page.py``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nearcache.nginx.savings import SERVED
 from nearcache.nginx.text import ratio
 from nearcache.nginx.units import format_time
+from nearcache.nginx.whatif_curves import MOST_REPLAYS, Curve, Scope, curves
+from nearcache.nginx.whatif_origin import change_rate, outdated_share
 from nearcache.nginx.whatif_rules import Change, Frame, Subject, Today, replay_rules
 
 if TYPE_CHECKING:
@@ -33,9 +35,7 @@ if TYPE_CHECKING:
 MOST_ERROR = 0.03  # of the hit ratio in the back-test
 LEAST_AGREEMENT = 0.85  # of requests
 FEW_REQUESTS = 200  # a back-test on fewer says nothing
-FEW_REFETCHES = 30
 NORMAL_95 = 1.96
-CURVE_POINTS = 9
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,19 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """How two figures go with one rule: (value, hit ratio, saved seconds, outdated share)."""
+class Learned:
+    """How long responses live today, from the log alone: see the native ``lifetime.rs``."""
 
-    axis: str
-    points: list[tuple[float, float, float, float | None]]
+    ttl_s: int
+    least_s: int
+    most_s: int | None
+    """All from ``least_s`` to here fit the log as well; None: nothing was ever too old."""
+    evidence: int
+    """Hits, and copies that were too old, of known age."""
+    contradicting: int
+    """Of these, those that say otherwise: there is more than one time to live."""
+    error: float
+    """How far the model's hit ratio of today goes apart over all that fits."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,10 @@ class WhatIf:
     today: Forecast
     backtest: Backtest | None
     """None: the log has no cache status."""
+    ttl_s: float | None
+    """Of most responses today."""
+    learned: Learned | None
+    """None: responses or rules say how long they live, or nothing does."""
     forecasts: list[Forecast]
     curves: list[Curve]
     refusal: str
@@ -160,6 +172,7 @@ class _Run:
         self.question = question
         self.progress = progress
         self.facts = trace.facts()
+        self.learned_ttl = self.facts["learned_ttl"]
         self.span_s = _span_s(self.facts)
         self.warm_up_s = min(self.span_s / 2, self._longest_ttl_s())
         self.tells_status = self.facts["says"]["cache_status"]
@@ -172,11 +185,13 @@ class _Run:
     def run(self) -> WhatIf:
         outcome = self._replay(Change())
         found = backtest(outcome) if self.tells_status else None
-        self.error = found.error if found else None
+        learned = self._learned()
+        if found:
+            self.error = found.error + (learned.error if learned else 0.0)
         today = self._judged(outcome, Change())
         refusal = self._refusal(found)
         forecasts = [] if refusal else [self._forecast(each) for each in self.question.changes]
-        curves = self._curves() if self.question.curves and not refusal else []
+        drawn = [] if refusal or not self.question.curves else curves(self._forecast, self._scope())
         refetches = self.facts["refetches"]
         return WhatIf(
             requests=self.facts["requests"],
@@ -185,8 +200,10 @@ class _Run:
             rate=self.facts["rate"],
             today=today,
             backtest=found,
+            ttl_s=self._usual_ttl_s(),
+            learned=learned,
             forecasts=forecasts,
-            curves=curves,
+            curves=drawn,
             refusal=refusal,
             assumed=self.assumed,
             notes=self._notes() if forecasts else [],
@@ -218,18 +235,60 @@ class _Run:
             subject=self.question.subject,
             trust_evidence=trust,
             assume_stored=not self.tells_status,
+            unsaid_ttl_s=self.learned_ttl["ttl_s"] if self.learned_ttl else None,
+        )
+
+    def _usual_ttl_s(self) -> float | None:
+        """What is said counts; what is learned is only of those that do not say."""
+        if self.facts["usual_ttl_s"] is not None:
+            return float(self.facts["usual_ttl_s"])
+        return float(self.learned_ttl["ttl_s"]) if self.learned_ttl else None
+
+    def _learned(self) -> Learned | None:
+        found = self.learned_ttl
+        if not found:
+            return None
+        # Beyond the log's own length all lives are alike to it.
+        ends = {max(1, found["least_s"]), found["most_s"] or max(1, round(self.span_s))}
+        ratios = [
+            modelled_ratio(self._replay(Change(), replace(self.frame, unsaid_ttl_s=end))["settled"])
+            for end in sorted(ends)
+        ]
+        return Learned(
+            ttl_s=found["ttl_s"],
+            least_s=found["least_s"],
+            most_s=found["most_s"],
+            evidence=found["fresh"] + found["expired"],
+            contradicting=found["contradicting"],
+            error=max(ratios) - min(ratios),
+        )
+
+    def _scope(self) -> Scope:
+        # A change is for all caches, so several sizes are no point of its curve.
+        sizes = {zone.max_size for zone in self.question.today.zones}
+        return Scope(
+            ttl_s=self._usual_ttl_s(),
+            max_size=sizes.pop() if len(sizes) == 1 else None,
+            span_s=self.span_s,
         )
 
     def _longest_ttl_s(self) -> float:
         ttls = [each.ttl_s for each in self.question.changes if each.ttl_s is not None]
-        return max([*ttls, float(self.facts["usual_ttl_s"] or 0)])
+        return max([*ttls, self._usual_ttl_s() or 0.0])
 
-    def _replay(self, change: Change) -> NginxOutcome:
-        outcome = self.trace.replay(replay_rules(self.question.today, change, self.frame))
+    def _replay(self, change: Change, frame: Frame | None = None) -> NginxOutcome:
+        rules = replay_rules(self.question.today, change, frame or self.frame)
+        outcome = self.trace.replay(rules)
         self.done += 1
         if self.progress:
-            self.progress(self.done, max(self.done, len(self.question.changes) + 1))
+            self.progress(self.done, max(self.done, self._replays()))
         return outcome
+
+    def _replays(self) -> int:
+        """At most so many."""
+        learning = 2 if self.learned_ttl else 0
+        drawing = MOST_REPLAYS if self.question.curves else 0
+        return 1 + learning + len(self.question.changes) + drawing
 
     def _refusal(self, found: Backtest | None) -> str:
         if self.question.anyway:
@@ -240,10 +299,11 @@ class _Run:
                 "$upstream_cache_status to the log_format (`nearcache nginx config` prints one), "
                 "or give --anyway for forecasts that nobody has tested"
             )
-        if self.facts["usual_ttl_s"] is None and "MISS" in self.facts["logged"]:
+        if self._usual_ttl_s() is None and "MISS" in self.facts["logged"]:
             return (
                 "nothing says how long responses live today, neither --config nor the headers in "
-                "the log; give --ttl-now, the *_cache_valid in force"
+                "the log, and it has too few hits to learn it from; give --ttl-now, the "
+                "*_cache_valid in force"
             )
         if found.requests < FEW_REQUESTS:
             return (
@@ -289,19 +349,6 @@ class _Run:
                 f"the log is shorter than twice {format_time(ttl_s)}: forecasts for it are low"
             )
         return notes
-
-    def _curves(self) -> list[Curve]:
-        usual_s = float(self.facts["usual_ttl_s"] or 3600)
-        ttls = [usual_s * 4.0**power for power in range(-4, CURVE_POINTS - 4)]
-        curves = [Curve("ttl_s", [self._point(ttl, Change(ttl_s=ttl)) for ttl in ttls if ttl >= 1])]
-        full = self._forecast(Change(max_size=1 << 60)).peak_bytes
-        sizes = [int(full / 2**power) for power in reversed(range(CURVE_POINTS))]
-        points = [self._point(size, Change(max_size=size)) for size in sizes if size >= 1 << 16]
-        return [*curves, Curve("max_size_bytes", points)]
-
-    def _point(self, value: float, change: Change) -> tuple[float, float, float, float | None]:
-        found = self._forecast(change)
-        return value, found.hit_ratio, found.saved_s, found.outdated
 
 
 def backtest(outcome: NginxOutcome) -> Backtest:
@@ -392,40 +439,6 @@ def forecast(
         outdated=None if changes_per_s is None else outdated_share(ages, changes_per_s),
         statuses=dict(outcome["settled"]["requests"]),
     )
-
-
-def change_rate(refetches: Sequence[tuple[float, int, int]]) -> float | None:
-    """Changes a second, from (seconds between two fetches, pairs, pairs that differ).
-
-    None if there are too few pairs to say anything.
-    """
-    pairs = sum(count for _, count, _ in refetches)
-    if pairs < FEW_REFETCHES:
-        return None
-    if not any(changed for _, _, changed in refetches):
-        return 0.0
-    low, high = 1e-12, 1e6
-    for _ in range(200):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if _slope(refetches, middle) > 0 else (low, middle)
-    return low
-
-
-def _slope(refetches: Sequence[tuple[float, int, int]], rate: float) -> float:
-    """Of the logarithm of the likelihood; it falls with the rate."""
-    slope = 0.0
-    for after_s, count, changed in refetches:
-        seconds = max(after_s, 1e-3)
-        slope += (
-            changed * seconds / math.expm1(min(rate * seconds, 700)) - (count - changed) * seconds
-        )
-    return slope
-
-
-def outdated_share(ages: Sequence[tuple[float, int]], changes_per_s: float) -> float:
-    served = sum(count for _, count in ages)
-    outdated = sum(count * -math.expm1(-changes_per_s * age) for age, count in ages)
-    return ratio(outdated, served) or 0.0
 
 
 def _span_s(facts: NginxTraceFacts) -> float:

@@ -1,18 +1,33 @@
-"""Forecasts in words and tables. Not here: any figure (``whatif.py``)."""
+"""Forecasts in words, tables and charts. Not here: any figure (``whatif.py``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from nearcache.nginx.text import Page, Table, count, duration, percent, plural, size
-from nearcache.nginx.whatif import Backtest, Forecast, WhatIf
+from nearcache.nginx.text import (
+    Chart,
+    Line,
+    Page,
+    Table,
+    count,
+    duration,
+    percent,
+    plural,
+    ratio,
+    size,
+)
+from nearcache.nginx.units import format_time
+from nearcache.nginx.whatif import Backtest, Forecast, Learned, WhatIf
+from nearcache.nginx.whatif_curves import Curve, Point
 
 
 def page(found: WhatIf) -> Page:
     """What a user reads."""
     rows = [found.today, *found.forecasts]
-    parts = [_gains(found, rows), _prices(rows)] if found.forecasts else []
-    return Page("What if", [*_sentences(found)], parts, [*_notes(found)])
+    tables = [_gains(found, rows), _prices(rows)] if found.forecasts else []
+    drawn = [draw(found, curve) for curve in found.curves]
+    return Page("What if", [*_sentences(found)], [*tables, *drawn], [*_notes(found)])
 
 
 def _sentences(found: WhatIf) -> Iterator[str]:
@@ -20,6 +35,8 @@ def _sentences(found: WhatIf) -> Iterator[str]:
         f"{plural(found.requests, 'request')} in {duration(found.span_s)}, replayed through a "
         "model of nginx's cache."
     )
+    if found.learned:
+        yield _of_learned(found.learned)
     if found.backtest:
         yield _of_backtest(found.backtest)
     if found.refusal:
@@ -33,6 +50,23 @@ def _of_backtest(test: Backtest) -> str:
         f"Back-test: nginx answered {percent(test.logged)} from the cache, the model with today's "
         f"rules {percent(test.modelled)} (off by {points(test.error)} points); "
         f"{percent(test.agreement)} of {plural(test.requests, 'request')} have the right status."
+    )
+
+
+def _of_learned(learned: Learned) -> str:
+    usual, least = duration(learned.ttl_s), duration(learned.least_s)
+    if learned.most_s is None:
+        found = f"at least {least}, for nothing was ever too old"
+    elif learned.least_s == learned.most_s:
+        found = usual
+    else:
+        found = f"{usual}, and all from {least} to {duration(learned.most_s)} fit as well"
+    against = percent(ratio(learned.contradicting, learned.evidence))
+    return (
+        "Nothing says how long responses live today. Learned from what nginx called fresh or too "
+        f"old ({plural(learned.evidence, 'copy', 'copies')} of known age, {against} say "
+        f"otherwise): {found}. That adds {points(learned.error)} points to the error; --ttl-now "
+        "would say it for certain."
     )
 
 
@@ -93,8 +127,112 @@ def _prices(rows: list[Forecast]) -> Table:
     )
 
 
+# -- curves
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How an axis is called, and its values written."""
+
+    title: str
+    x: str
+    head: str
+    shown: Callable[[float], str]
+    is_log: bool = True
+    unlimited: str = ""
+    """What the last point is, where today has no limit."""
+
+
+AXES = {
+    "ttl_s": Axis(
+        "Hit ratio over time to live", "time to live of every good response", "ttl", format_time
+    ),
+    "max_size_bytes": Axis(
+        "Hit ratio over size",
+        "max_size of the cache, on the disk",
+        "max_size",
+        size,
+        unlimited="today: no limit",
+    ),
+    "max_length": Axis(
+        "Hit ratio over a rule of length",
+        "longest value that is cached, characters",
+        "at most",
+        "{:.0f}".format,
+        is_log=False,
+    ),
+}
+
+
+def draw(found: WhatIf, curve: Curve) -> Chart:
+    """One curve, with its error to either side and what it costs in outdated answers."""
+    axis = AXES[curve.axis]
+    lines = []
+    if all(point.error is not None for point in curve.points):
+        lines += [
+            _line("+ error", curve, lambda p: min(1.0, p.hit_ratio + (p.error or 0)), dashed=True),
+            _line("- error", curve, lambda p: max(0.0, p.hit_ratio - (p.error or 0)), dashed=True),
+        ]
+    # Above its error, which may be thinner than itself.
+    lines.append(_line("hit ratio", curve, lambda point: point.hit_ratio))
+    lines.append(_line("outdated, of the hits", curve, lambda point: point.outdated))
+    return Chart(
+        title=axis.title,
+        x=axis.x,
+        y="share, %",
+        lines=[line for line in lines if any(y is not None for _, y in line.points)],
+        ticks=[(point.value, axis.shown(point.value)) for point in curve.points],
+        marks=_marks(found, curve, axis),
+        x_log=axis.is_log,
+        table=_points_table(curve, axis),
+        note=_curve_note(found, curve),
+    )
+
+
+def _line(
+    name: str, curve: Curve, of: Callable[[Point], float | None], *, dashed: bool = False
+) -> Line:
+    shares = [(point.value, of(point)) for point in curve.points]
+    return Line(name, [(x, None if y is None else 100 * y) for x, y in shares], dashed)
+
+
+def _marks(found: WhatIf, curve: Curve, axis: Axis) -> list[tuple[float, str]]:
+    if curve.today is not None:
+        learned = curve.axis == "ttl_s" and found.learned
+        return [(curve.today, "today, as learned" if learned else "today")]
+    return [(curve.points[-1].value, axis.unlimited)] if axis.unlimited else []
+
+
+def _points_table(curve: Curve, axis: Axis) -> Table:
+    return Table(
+        axis.title,
+        [axis.head, "hits", "+-", "of bytes", "saved", "outdated", "oldest"],
+        [
+            [
+                axis.shown(point.value) + (" (today)" if point.value == curve.today else ""),
+                percent(point.hit_ratio),
+                "?" if point.error is None else points(point.error),
+                percent(point.byte_hit_ratio),
+                duration(point.saved_s),
+                percent(point.outdated),
+                duration(point.oldest_s),
+            ]
+            for point in curve.points
+        ],
+    )
+
+
+def _curve_note(found: WhatIf, curve: Curve) -> str:
+    if curve.axis == "ttl_s" and curve.points[-1].value > found.warm_up_s:
+        return (
+            f"Where the time to live is longer than the warm-up ({duration(found.warm_up_s)}), the "
+            "true hit ratio is higher: what was fetched before the log is not known."
+        )
+    return ""
+
+
 def _notes(found: WhatIf) -> Iterator[str]:
-    if found.forecasts:
+    if found.forecasts or found.curves:
         today = found.today
         yield (
             "the cache is taken to be empty when the log begins; the first "

@@ -162,6 +162,8 @@ class Frame:
     subject: Subject = field(default_factory=Subject)
     trust_evidence: bool = False
     assume_stored: bool = False
+    unsaid_ttl_s: int | None = None
+    """How long responses live that do not say, if it was learned."""
 
 
 def replay_rules(today: Today, change: Change, frame: Frame) -> dict[str, Any]:
@@ -183,6 +185,7 @@ def replay_rules(today: Today, change: Change, frame: Frame) -> dict[str, Any]:
         "argument": frame.subject.argument,
         "path_part": frame.subject.path_part,
         "assume_stored": frame.assume_stored,
+        "unsaid_ttl_s": frame.unsaid_ttl_s,
         "trust_evidence": frame.trust_evidence,
         "settled_us": frame.settled_us,
     }

@@ -22,7 +22,7 @@ pub struct KeyRules {
     pub drop: Vec<Vec<u8>>,
     /// `allow=q`: if there are any, all other arguments are left out.
     pub allow: Vec<Vec<u8>>,
-    /// `sort-args`
+    /// `sort-args`: by name; those of one name stay in their order.
     pub sort: bool,
 }
 
@@ -129,7 +129,7 @@ impl KeyRules {
             .filter(|argument| self.keeps(name_of(argument)))
             .collect();
         if self.sort {
-            kept.sort();
+            kept.sort_by(|one, other| name_of(one).cmp(name_of(other)));
         }
         for (number, argument) in kept.iter().enumerate() {
             out.push(if number == 0 { b'?' } else { b'&' });
@@ -162,9 +162,11 @@ impl KeyRules {
         let shown = if self.strip { plain.trim_ascii() } else { &plain };
         for byte in shown {
             match byte {
-                // What would end the argument stays quoted, or two keys would become one.
+                // What means something stays quoted, or two keys would become one.
                 b'&' => out.extend_from_slice(b"%26"),
                 b'%' => out.extend_from_slice(b"%25"),
+                b'+' => out.extend_from_slice(b"%2B"),
+                b'\\' => out.extend_from_slice(b"%5C"),
                 byte => out.push(*byte),
             }
         }
@@ -241,13 +243,14 @@ mod tests {
             ("lower", "/s?q=%C3%89t%C3%A9", "/s?q=été"),
             ("lower-path", "httphost/A/B?q=X", "httphost/a/b?q=X"),
             ("strip", "/s?q=+abba%20", "/s?q=abba"),
-            ("sort-args", "/s?b=1&a=2&b=0", "/s?a=2&b=0&b=1"),
+            ("sort-args", "/s?b=1&a=2&b=0", "/s?a=2&b=1&b=0"),
             ("drop=utm_*", "/s?utm_source=x&q=1&utm_x", "/s?q=1"),
             ("drop=utm_*", "/s?utm_source=x", "/s"),
             ("allow=q,allow=p*", "/s?page=1&x=2&q=3", "/s?page=1&q=3"),
             ("alias=www.a.b:a.b", "https://www.a.b/x", "https://a.b/x"),
             ("alias=www.a.b:a.b", "/x", "/x"),
             ("strip", "/s?q=a%26b", "/s?q=a%26b"),
+            ("strip", "/s?q=a%2Bb", "/s?q=a%2Bb"),
             ("lower,drop=fbclid", "/s?FBCLID=1&a=1", "/s?a=1"),
         ] {
             assert_eq!(applied(rules, key), made, "{rules} {key}");

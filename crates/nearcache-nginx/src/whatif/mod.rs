@@ -10,16 +10,20 @@
 //! Not here: comparing a forecast with the log, and whether to believe it (Python's
 //! `nearcache.nginx.whatif`).
 
+mod fact;
 mod key_rules;
+mod lifetime;
 mod model;
 mod outcome;
 mod rekey;
 mod store;
 mod trace;
 
+pub use fact::Refetches;
 pub use key_rules::{KeyRules, RuleError};
+pub use lifetime::Lifetime;
 pub use model::{PlaceRules, Rules, replay};
 pub use outcome::{Age, Answered, Answers, Outcome};
 pub use rekey::Rekeyed;
 pub use store::ZoneRules;
-pub use trace::{Refetches, Trace, TraceOptions};
+pub use trace::{Trace, TraceOptions};

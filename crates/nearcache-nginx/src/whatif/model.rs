@@ -64,7 +64,9 @@ pub struct Rules {
     pub max_length: Option<(Subject, usize)>,
     /// Good responses of which the log does not say how long they live are stored.
     pub assume_stored: bool,
-    /// What was never seen in the cache is not stored, see [`crate::trace::Fact`].
+    /// How long they live, if that was learned.
+    pub unsaid_s: Option<u32>,
+    /// What was never seen in the cache is not stored, see [`super::fact::Fact`].
     pub trust_evidence: bool,
     /// Requests from here on count as settled, but those of copies from before the log.
     pub settled_us: i64,
@@ -387,7 +389,7 @@ impl Model<'_> {
                 if length as usize > *most || forbids {
                     return None;
                 }
-                let said = (said <= LONGEST_LIFE).then_some(said).or(self.trace.usual_life);
+                let said = (said <= LONGEST_LIFE).then_some(said).or(self.usual_s());
                 ttl_s.or(said)
             }
             None if self.rules.trust_evidence && self.trace.keys.facts[key].is_never_stored() => {
@@ -395,9 +397,16 @@ impl Model<'_> {
             }
             None if said <= LONGEST_LIFE => Some(ttl_s.unwrap_or(said)),
             None if self.rules.assume_stored && matches!(said, UNSAID | AS_BEFORE) => ttl_s,
-            None if said == AS_BEFORE => ttl_s.or(self.trace.usual_life),
+            None if said == UNSAID && asked.has(GOOD) => {
+                self.rules.unsaid_s.map(|s| ttl_s.unwrap_or(s))
+            }
+            None if said == AS_BEFORE => ttl_s.or(self.usual_s()),
             None => None,
         }
+    }
+
+    fn usual_s(&self) -> Option<u32> {
+        self.trace.usual_life.or(self.rules.unsaid_s)
     }
 
     /// How long its fetch took, or would take: as fetches of its key take.

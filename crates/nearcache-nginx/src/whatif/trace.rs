@@ -22,7 +22,9 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::fact::{Fact, Refetches};
 use super::key_rules::KeyRules;
+use super::lifetime::{Lifetime, Lifetimes};
 use crate::filter::Filter;
 use crate::freshness::{CacheValid, Verdict};
 use crate::hashing::ByHash;
@@ -60,10 +62,6 @@ pub const FAILED: u8 = 8;
 /// The key's first request, and there was a copy: from before the log.
 pub const BEFORE: u8 = 16;
 
-/// nginx's own header in a file, "\nKEY: " and "\n".
-const FILE_HEADER: u32 = 336 + 6 + 1;
-/// Of a response's head, where the log has the size of the body only.
-const USUAL_HEAD: u32 = 300;
 /// A longer key is cut; nginx refuses longer request lines by default.
 const LONGEST_KEY: usize = 8192;
 const MOST_KEY_BYTES: usize = 512 << 20;
@@ -88,35 +86,6 @@ const _: () = assert!(size_of::<Asked>() == 32);
 impl Asked {
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
-    }
-}
-
-/// What the log shows of one key.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Fact {
-    pub place: u16,
-    /// Of its file in the cache, header and all; 0: never seen whole.
-    pub file_bytes: u32,
-    pub fetches: u32,
-    pub fetched_us: u64,
-    /// Size of its last fetched response; 0: none.
-    version: u32,
-    /// When the last fetch began; 0: none.
-    fetch_began_us: i64,
-    /// Was it asked for before?
-    is_known: bool,
-    /// Was it ever answered from the cache, or found there too old?
-    was_stored: bool,
-    /// Was it ever fetched although a copy should have been fresh?
-    missed_fresh: bool,
-    pub swr_s: u32,
-    last_life: u32,
-}
-
-impl Fact {
-    /// Asked for again while it should have been fresh, and never once in the cache.
-    pub fn is_never_stored(&self) -> bool {
-        self.missed_fresh && !self.was_stored
     }
 }
 
@@ -153,14 +122,6 @@ impl Keys {
         self.places.insert(hash, key);
         key
     }
-}
-
-/// Refetches of one key: how long after the fetch before, in powers of two of a second.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Refetches {
-    pub count: u64,
-    pub changed: u64,
-    pub sum_us: u64,
 }
 
 pub struct TraceOptions {
@@ -200,6 +161,9 @@ pub struct Trace {
     pub refetches: Vec<Refetches>,
     /// The commonest time to live.
     pub usual_life: Option<u32>,
+    /// What is learned of responses that do not say how long they live.
+    pub lifetime: Option<Lifetime>,
+    lifetimes: Lifetimes,
     lives: HashMap<u32, u64>,
     joined: Vec<u8>,
     spelled: Vec<u8>,
@@ -226,6 +190,8 @@ impl Trace {
             said: 0,
             refetches: vec![Refetches::default(); 64],
             usual_life: None,
+            lifetime: None,
+            lifetimes: Lifetimes::default(),
             lives: HashMap::new(),
             joined: Vec::new(),
             spelled: Vec::new(),
@@ -245,6 +211,10 @@ impl Trace {
         }
         let commonest = self.lives.iter().max_by_key(|(life, count)| (**count, **life));
         self.usual_life = commonest.map(|(life, _)| *life);
+        self.lifetime = self.lifetimes.estimate();
+        if let Some(found) = self.lifetime {
+            self.keys.facts.iter_mut().for_each(|fact| fact.judge(found.seconds));
+        }
     }
 
     /// `None` if the key is not among the sampled.
@@ -258,8 +228,7 @@ impl Trace {
         let sample = (xxh3_64(&self.coarse) >> (u64::BITS - SAMPLE_BITS)) as u32;
         let key = (sample < self.threshold).then(|| {
             let place = self.places.of(text::split_target(request.target).0);
-            let fact = Fact { place, last_life: UNSAID, ..Fact::default() };
-            self.keys.put(request.key, sample, &spelled, fact)
+            self.keys.put(request.key, sample, &spelled, Fact::new(place))
         });
         self.spelled = spelled;
         key
@@ -281,7 +250,9 @@ impl Trace {
             logged: request.cache.unwrap_or(CacheStatus::Unknown),
             flags: flags(request),
         };
-        if fact.learn(request, &mut asked, &mut self.refetches) && life <= LONGEST_LIFE {
+        let tells_life = fact.learn(request, &mut asked, &mut self.refetches);
+        fact.witness(&asked, &mut self.lifetimes);
+        if tells_life && life <= LONGEST_LIFE {
             *self.lives.entry(life).or_default() += 1;
         }
         if self.lives.len() > 10_000 {
@@ -349,81 +320,6 @@ impl Trace {
     }
 }
 
-impl Fact {
-    /// True if the line tells of a response of its own.
-    fn learn(
-        &mut self,
-        request: &Request<'_>,
-        asked: &mut Asked,
-        refetches: &mut [Refetches],
-    ) -> bool {
-        let is_fetch = asked.logged.is_fetch() || asked.logged == CacheStatus::Unknown;
-        let bytes = response_bytes(request, is_fetch);
-        if bytes > 0 && (is_fetch || self.file_bytes == 0) {
-            let key_bytes = request.key_text.len() as u32;
-            self.file_bytes = bytes.saturating_add(FILE_HEADER + key_bytes);
-        }
-        let was_there =
-            !matches!(asked.logged, CacheStatus::Miss | CacheStatus::Bypass | CacheStatus::Unknown);
-        if was_there && !self.is_known {
-            asked.flags |= BEFORE;
-        }
-        self.is_known = true;
-        self.was_stored |= was_there;
-        if let Some(control) = request.record.text(Field::CacheControl) {
-            self.swr_s = stale_while_revalidate(control);
-        }
-        if asked.upstream_us != NOT_ASKED && asked.logged != CacheStatus::Revalidated {
-            self.fetches += 1;
-            self.fetched_us += u64::from(asked.upstream_us);
-        }
-        if is_fetch {
-            self.fetched(asked, bytes, refetches);
-        } else if asked.logged == CacheStatus::Revalidated {
-            let after_us = asked.start_us.saturating_sub(self.fetch_began_us);
-            if self.fetch_began_us != 0 && after_us > 0 {
-                add_refetch(refetches, after_us, false);
-            }
-            self.fetch_began_us = asked.start_us;
-        }
-        is_fetch
-    }
-
-    fn fetched(&mut self, asked: &mut Asked, bytes: u32, refetches: &mut [Refetches]) {
-        let after_us = asked.start_us.saturating_sub(self.fetch_began_us);
-        let was_fetched = self.fetch_began_us != 0 && after_us > 0;
-        if was_fetched && asked.logged == CacheStatus::Miss && self.last_life <= LONGEST_LIFE {
-            // A second more than the fetch took; ten minutes are the least `inactive` in use.
-            let fresh_us = i64::from(self.last_life.min(600)) * 1_000_000;
-            let fetch_us = if asked.upstream_us == NOT_ASKED { 0 } else { asked.upstream_us };
-            let known_us = i64::from(fetch_us) + 1_000_000;
-            self.missed_fresh |= (known_us..fresh_us).contains(&after_us);
-        }
-        if was_fetched && bytes > 0 && self.version > 0 {
-            let has_changed = bytes != self.version;
-            add_refetch(refetches, after_us, has_changed);
-            if has_changed {
-                asked.flags |= CHANGED;
-            }
-        }
-        if bytes > 0 {
-            self.version = bytes;
-        }
-        self.fetch_began_us = asked.start_us;
-        if asked.life != AS_BEFORE {
-            self.last_life = asked.life;
-        }
-    }
-}
-
-fn add_refetch(refetches: &mut [Refetches], after_us: i64, has_changed: bool) {
-    let log = (after_us as u64 / 1_000_000).checked_ilog2();
-    let of = &mut refetches[log.map_or(0, |log| log as usize + 1)];
-    of.count += 1;
-    of.sum_us = of.sum_us.saturating_add(after_us as u64);
-    of.changed += u64::from(has_changed);
-}
-
 /// The key as text, with the host where the log has it apart.
 fn spell(request: &Request<'_>, out: &mut Vec<u8>) {
     out.clear();
@@ -488,23 +384,6 @@ fn upstream_us(request: &Request<'_>) -> u32 {
     u32::try_from(us).unwrap_or(NOT_ASKED - 1).min(NOT_ASKED - 1)
 }
 
-/// Head and body of a whole response; 0 if the line does not show one.
-fn response_bytes(request: &Request<'_>, is_fetch: bool) -> u32 {
-    let method = request.method.unwrap_or(b"GET");
-    if !matches!(request.record.status(), Some(200..=299 | 300..=303 | 307 | 308 | 400..=498))
-        || request.record.status() == Some(206)
-    {
-        return 0;
-    }
-    let upstream = request.record.text(Field::UpstreamBytes).and_then(numbers::whole);
-    let bytes = match upstream.filter(|bytes| is_fetch && *bytes > 0) {
-        Some(bytes) => bytes,
-        None if method == b"GET" => request.bytes + u64::from(USUAL_HEAD),
-        None => return 0,
-    };
-    u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
 /// What nginx hashes of a request whose response has `Vary: Accept-Encoding`. Other headers
 /// are in no log.
 fn variant(record: &Record<'_>) -> u32 {
@@ -522,15 +401,4 @@ fn variant(record: &Record<'_>) -> u32 {
         joined.push(b',');
     }
     (xxh3_64(&joined) as u32).max(1)
-}
-
-fn stale_while_revalidate(control: &[u8]) -> u32 {
-    const NAME: &[u8] = b"stale-while-revalidate=";
-    let Some(at) = control.windows(NAME.len()).position(|word| word.eq_ignore_ascii_case(NAME))
-    else {
-        return 0;
-    };
-    let rest = &control[at + NAME.len()..];
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    numbers::whole(&rest[..digits]).map_or(0, |seconds| u32::try_from(seconds).unwrap_or(u32::MAX))
 }

@@ -68,7 +68,7 @@ def queries(
 
 def _show(reading: Reading, request: Request, what: str, points: list[int], more: bool) -> None:
     from nearcache.nginx.html import write_page
-    from nearcache.nginx.queries import page, queries, seed_report
+    from nearcache.nginx.queries import chart, page, queries, seed_report
 
     result = reading.result
     assert result["lengths"] is not None
@@ -87,4 +87,5 @@ def _show(reading: Reading, request: Request, what: str, points: list[int], more
         click.echo()
         print_page(shown)
     if request.html:
-        write_page(shown, request.html)
+        drawn = chart(found, says["cache_status"])
+        write_page(replace(shown, parts=[*drawn, *shown.parts]), request.html)

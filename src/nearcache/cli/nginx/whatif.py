@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from nearcache.cli.nginx.common import (
     Request,
@@ -16,9 +27,10 @@ from nearcache.cli.nginx.common import (
     with_progress,
 )
 from nearcache.errors import NginxError
+from nearcache.nginx.text import Chart
 
 if TYPE_CHECKING:
-    from nearcache._core import NginxTrace
+    from nearcache._core import NginxTrace, NginxTraceFacts
     from nearcache.nginx.logs import Logs
     from nearcache.nginx.whatif import WhatIf
     from nearcache.nginx.whatif_rules import Axes, Today
@@ -131,7 +143,11 @@ def _counts(_ctx: click.Context, _param: click.Parameter, value: str) -> list[in
     help="With use_stale updating and background_update.",
 )
 @click.option("--lock", is_flag=True, help="With cache_lock.")
-@click.option("--curves", is_flag=True, help="With --json: the hit ratio over TTL and size.")
+@click.option(
+    "--curves",
+    is_flag=True,
+    help="Also the hit ratio over time to live, size and length, point by point.",
+)
 @click.option("--anyway", is_flag=True, help="Forecast even if the model was not or badly tested.")
 @click.option(
     "--max-requests",
@@ -140,6 +156,8 @@ def _counts(_ctx: click.Context, _param: click.Parameter, value: str) -> list[in
     show_default=True,
     help="Of more, a sample of the URLs is followed; 32 bytes each.",
 )
+@click.option("--html", metavar="FILE", help="Also write it as one HTML file, with curves.",
+              type=click.Path(dir_okay=False, path_type=Path))  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")  # fmt: skip
 def whatif(**given: Any) -> None:
     """Say what other rules would bring: hits, time saved, disk, and how old answers get.
@@ -166,11 +184,12 @@ def whatif(**given: Any) -> None:
         changes=axes.changes(),
         subject=subject,
         anyway=given["anyway"],
-        curves=given["curves"],
+        curves=given["curves"] or given["html"] is not None,
     )
     _check(trace, name)
-    found = replay_all(trace, question)
-    _show(found, trace, logs, name, given["as_json"])
+    with _replaying() as progress:
+        found = replay_all(trace, question, progress)
+    _show(found, trace, logs, name, given)
     for trouble in logs.troubles:
         click.echo(f"nearcache: {trouble}", err=True)
     if found.refusal or logs.troubles:
@@ -190,10 +209,10 @@ def _axes(given: dict[str, Any]) -> Axes:
         background=given["background"],
         lock=given["lock"],
     )
-    if not axes.changes() and not given["curves"]:
+    if not axes.changes() and not given["curves"] and not given["html"]:
         raise click.UsageError(
             "what if what? Give --ttl, --inactive, --max-size, --key, --max-length, --min-uses, "
-            "--background-update or --lock"
+            "--background-update, --lock or --curves"
         )
     return axes
 
@@ -247,6 +266,24 @@ def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str]:
     return trace, logs, f"{log_format.name}, {log_format.chosen}"
 
 
+@contextmanager
+def _replaying() -> Iterator[Callable[[int, int], None] | None]:
+    """Shows how far the replays are, on a terminal; each is a pass over the whole log."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("replaying"),
+        BarColumn(None),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
+
+
 def _check(trace: NginxTrace, name: str) -> None:
     facts = trace.facts()
     if facts["lines"] and facts["bad"] == facts["lines"]:
@@ -262,13 +299,16 @@ def _check(trace: NginxTrace, name: str) -> None:
         )
 
 
-def _show(found: WhatIf, trace: NginxTrace, logs: Logs, name: str, as_json: bool) -> None:
-    from dataclasses import replace
-
+def _show(found: WhatIf, trace: NginxTrace, logs: Logs, name: str, given: dict[str, Any]) -> None:
+    from nearcache.nginx.html import write_page
     from nearcache.nginx.whatif_page import page
 
     facts = trace.facts()
-    if as_json:
+    shown = page(found)
+    shown = replace(shown, notes=[*shown.notes, *_of_log(facts, logs, name)])
+    if given["html"]:
+        write_page(shown, given["html"])
+    if given["as_json"]:
         about = {
             "verb": "whatif",
             "schema": 1,
@@ -282,13 +322,18 @@ def _show(found: WhatIf, trace: NginxTrace, logs: Logs, name: str, as_json: bool
         }
         print_json(about | found.as_json())
         return
-    shown = page(found)
-    notes = [*shown.notes, f"log format: {name}", *logs.notes]
+    if not given["curves"]:  # they were for the HTML
+        shown = replace(shown, parts=[each for each in shown.parts if not isinstance(each, Chart)])
+    print_page(shown)
+
+
+def _of_log(facts: NginxTraceFacts, logs: Logs, name: str) -> Iterator[str]:
+    yield f"log format: {name}"
+    yield from logs.notes
     for many, what in (
         (facts["bad"], "did not fit the format"),
         (facts["uncached"], "went through no cache"),
         (facts["unusable"], "have no time or no URL"),
     ):
         if many:
-            notes.append(f"{many:,} of {facts['lines']:,} lines {what}, and are left out")
-    print_page(replace(shown, notes=notes))
+            yield f"{many:,} of {facts['lines']:,} lines {what}, and are left out"
