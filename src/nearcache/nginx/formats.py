@@ -43,6 +43,8 @@ WELL_KNOWN = {
     ),
 }
 
+JSON_KEYS = ("cl_key", "cache_key")  # crates/nearcache-nginx/src/record.rs
+
 _DIRECTIVE = re.compile(r"\s*log_format\s+\S+\s+(?:escape=\w+\s+)?(.*?);?\s*", re.DOTALL)
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([^\s'\"]+)", re.DOTALL)
 
@@ -55,6 +57,8 @@ class LogFormat:
     text: str
     chosen: str
     """How it was chosen, for people: ``by its first lines``."""
+    says: int = 0
+    """If it was found by trying: how many fields it has."""
 
 
 def choose(given: str | None, configured: Mapping[str, str], beginning: bytes) -> LogFormat:
@@ -77,11 +81,34 @@ def choose(given: str | None, configured: Mapping[str, str], beginning: bytes) -
             return LogFormat(given, formats[given], chosen)
     known = [*configured, *WELL_KNOWN]
     close = get_close_matches(given, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}."
     raise NginxError(
         f"no log_format {given!r}; {hint} Give --config FILE to find others by name, or the text "
         "of the log_format itself"
     )
+
+
+def check_key(variable: str, log_format: LogFormat) -> None:
+    """NginxError if a log has no such variable to take for the cache key."""
+    if log_format.text == "json":
+        if variable not in JSON_KEYS:
+            raise NginxError(
+                f"--key {variable}: in JSON lines only {' and '.join(JSON_KEYS)} are known as the "
+                "key; give --format with the text of the log_format, or --config"
+            )
+        return
+    text = COMBINED_WITH if log_format.text == "combined" else log_format.text
+    names = dict.fromkeys(re.findall(r"\$\{?(\w+)", text))
+    if variable not in names:
+        raise NginxError(
+            f"--key {variable}: the log_format {log_format.name} has no ${variable}; it has "
+            + ", ".join(f"${name}" for name in names)
+        )
+
+
+def fits(log_format: LogFormat, beginning: bytes) -> bool:
+    """Do most of the first lines of a log fit a format?"""
+    return _tried(log_format.text, _first_lines(beginning))[0] >= ENOUGH
 
 
 def text_of(given: str) -> str:
@@ -104,7 +131,7 @@ def _found(configured: Mapping[str, str], beginning: bytes) -> LogFormat:
         for name, text in formats.items():
             fits, says = _tried(text, lines)
             chosen = f"by its first lines{where}"
-            tried.append((fits, says, LogFormat(name, text, chosen)))
+            tried.append((fits, says, LogFormat(name, text, chosen, says)))
     fits, says, best = max(tried, key=lambda each: each[:2])
     if fits < ENOUGH or not says:
         raise NginxError(_nothing_fits(lines[0], configured))

@@ -28,6 +28,8 @@ class Site:
 
     formats: Mapping[str, str] = field(default_factory=dict)
     logs: tuple[str, ...] = ()
+    logs_elsewhere: tuple[str, ...] = ()
+    """As written, relative to nginx's prefix or with a variable: which files they are is open."""
     locations: tuple[tuple[str, str], ...] = ()
     protocol: str | None = None
     """``uwsgi`` where it is ``uwsgi_cache``; None if not known, or several."""
@@ -62,6 +64,8 @@ def site_of(configuration: Configuration, host: str | None = None) -> Site:
     cached = [each for each in wanted if each.zone]
     servers = {id(each.server) for each in wanted}
     valid = _same(_valid_s(each) for each in cached)
+    written = dict.fromkeys(log.path for log in configuration.logs)
+    paths = [path for path in written if path != "off" and not path.startswith("syslog:")]
     if len(servers) > 1:
         notes.append(
             f"the configuration has {len(servers)} servers, and their locations are taken "
@@ -69,9 +73,8 @@ def site_of(configuration: Configuration, host: str | None = None) -> Site:
         )
     return Site(
         formats=configuration.formats,
-        logs=tuple(
-            dict.fromkeys(log.path for log in configuration.logs if log.path.startswith("/"))
-        ),
+        logs=tuple(path for path in paths if _is_one_file(path)),
+        logs_elsewhere=tuple(path for path in paths if not _is_one_file(path)),
         locations=_locations(wanted),
         protocol=_same(each.protocol for each in cached),
         key_variable=_same(_key_variable(each.key) for each in cached),
@@ -92,6 +95,10 @@ def parse_location(text: str) -> tuple[str, str]:
     if kind not in MATCHING:
         raise NginxError(f"location {text!r} begins with none of = ^~ ~ ~*")
     return kind, pattern.strip()
+
+
+def _is_one_file(path: str) -> bool:
+    return path.startswith("/") and "$" not in path
 
 
 def _serves(location: Location, host: str | None) -> bool:
