@@ -301,10 +301,10 @@ def middleware_of(rules: str) -> Any:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"max_age": "1h"}, "max_age='1h' is no number of seconds"),
-        ({"max_age": True}, "in seconds"),
+        ({"max_age": "1h"}, "max_age='1h' is no whole number"),
+        ({"max_age": True}, "write seconds"),
         ({"max_age": 0}, "below 1"),
-        ({"max_age": 1.5}, "no number"),
+        ({"max_age": 1.5}, "no whole number"),
         ({"max_age": lambda request: None}, r"@cacheable\(max_age=3600\)"),
         ({"max_age": timedelta(hours=-1)}, "below"),
         ({"max_age": 1, "browser_max_age": -1}, "browser_max_age=-1 is below 0"),

@@ -48,7 +48,7 @@ SAFE = ("GET", "HEAD")
 STATUSES = (200, 301, 304, 308)
 HEADER = "X-Nearcache-Uncacheable"
 MOST_HEADER_CHARS = 1000
-HOW = "write @cacheable(max_age=3600), in seconds"
+HOW = "write seconds, as in @cacheable(max_age=3600)"
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,10 @@ def cacheable(
         raise NginxError(
             f"@cacheable: when={when!r} is no function; write when=lambda request: ..."
         )
+    browser = browser_max_age
     rule = Rule(
         max_age_s=_seconds("max_age", max_age, least=1),
-        browser_s=_seconds("browser_max_age", browser_max_age)
-        if browser_max_age is not None
-        else None,
+        browser_s=None if browser is None else _seconds("browser_max_age", browser, least=0),
         when=when,
         canonical=canonical_of(key) if key is not None else None,
         redirect=redirect,
@@ -105,13 +104,14 @@ def cacheable(
     return partial(_decorate, rule)
 
 
-def _seconds(name: str, value: object, least: int = 0) -> int:
-    number = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(number, bool) or not isinstance(number, int | float) or number != int(number):
-        raise NginxError(f"@cacheable: {name}={value!r} is no number of seconds; {HOW}")
-    if number < least:
-        raise NginxError(f"@cacheable: {name}={value!r} is below {least}; {HOW}, or leave it out")
-    return int(number)
+def _seconds(name: str, value: object, least: int) -> int:
+    if isinstance(value, timedelta):
+        value = int(value.total_seconds())
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise NginxError(f"@cacheable: {name}={value!r} is no whole number; {HOW}")
+    if value < least:
+        raise NginxError(f"@cacheable: {name}={value} is below {least}; {HOW}, or leave it out")
+    return value
 
 
 def _decorate(rule: Rule, view: View) -> View:

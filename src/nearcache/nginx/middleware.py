@@ -87,7 +87,9 @@ def explain(request: HttpRequest, response: HttpResponseBase, seen: Seen) -> Htt
     """Says it in headers and in the log."""
     if request.method not in SAFE:
         return response
-    splits = [f"{name.title()}: {seen.who_wrote('vary', name)}" for name in _splits(response)]
+    splits = [
+        f"{name.title()}: {seen.who_wrote('vary', name) or 'unknown'}" for name in _splits(response)
+    ]
     if splits:
         response.headers[VARY_HEADER] = header_text(splits)
     said = list(dict.fromkeys(_why(response, seen)))
