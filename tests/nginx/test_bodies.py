@@ -21,7 +21,7 @@ from nearcache.nginx.layout import LAYOUTS
 from nearcache.nginx.spelling import rule_of
 
 from .conftest import Answer, Nginx, Upstream
-from .test_cache_files import HEAD, made
+from .entries import HEAD, made
 
 Proxy = Callable[[str], Nginx]
 

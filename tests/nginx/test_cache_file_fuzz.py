@@ -34,7 +34,7 @@ from nearcache.nginx.receipt import How
 from nearcache.nginx.text import lines_of
 
 from .conftest import Answer, Nginx, Upstream, every_nginx
-from .test_cache_files import HEAD, KEY, made
+from .entries import HEAD, KEY, made
 
 VARIANT = "5a" * 16
 NOW_S = 1_950_000_000.0

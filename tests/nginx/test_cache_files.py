@@ -11,7 +11,6 @@ import platform
 import shutil
 import subprocess
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,38 +20,15 @@ from hypothesis import strategies as st
 
 from nearcache.errors import NginxError, NotACacheFile
 from nearcache.nginx.cachedir import CacheDir, Census, levels_of
-from nearcache.nginx.cachefile import MARKER, parse
+from nearcache.nginx.cachefile import parse
 from nearcache.nginx.heads import Head
 from nearcache.nginx.keys import name_of, parse_levels, path_of, variant_of
 from nearcache.nginx.layout import LAYOUTS, MEMBERS, Layout
 
 from .conftest import Answer, Nginx, StartNginx, Upstream, every_nginx
+from .entries import HEAD, KEY, made
 
 Proxy = Callable[[str], Nginx]
-KEY = b"http://127.0.0.1:1/a?b=1"
-HEAD = b"HTTP/1.1 200 OK\r\nX-A: 1\r\n\r\n"
-
-
-def made(layout: Layout, key: bytes = KEY, body: bytes = b"body", **changes: int) -> bytes:
-    """A cache file as this layout has it."""
-    start = layout.size + len(MARKER) + len(key) + 1
-    numbers = {
-        "version": layout.version or 0,
-        "valid_sec": 2_000_000_000,
-        "updating_sec": 30,
-        "error_sec": 60,
-        "last_modified": -1,
-        "date": 1_900_000_000,
-        "crc32": zlib.crc32(key),
-        "header_start": start,
-        "body_start": start + len(HEAD),
-    } | changes
-    head = bytearray(layout.size)
-    for name, value in numbers.items():
-        if name in layout.fields:
-            field = layout.fields[name]
-            head[field.offset : field.offset + field.size] = layout.pack_number(name, value)
-    return bytes(head) + MARKER + key + b"\n" + HEAD + body
 
 
 def read_made(content: bytes, tmp_path: Path, name: str | None = None) -> object:

@@ -27,7 +27,7 @@ from nearcache.nginx.urlshape import shape_of, split_key
 from nearcache.nginx.varying import headers_of
 
 from .conftest import Answer, Nginx, Upstream, every_nginx, wait_for
-from .test_cache_files import made
+from .entries import made
 
 Proxy = Callable[[str], Nginx]
 FIREFOX = {"Accept-Encoding": "gzip, deflate, br, zstd"}

@@ -27,7 +27,7 @@ from nearcache.nginx.purge import Purger
 from nearcache.nginx.templates import check_template, key_for
 
 from .conftest import Answer, Nginx, StartNginx, Upstream, every_nginx, wait_for
-from .test_cache_files import made
+from .entries import made
 
 Proxy = Callable[[str], Nginx]
 HOST = {"Host": "example.com"}

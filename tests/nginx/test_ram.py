@@ -15,7 +15,7 @@ from nearcache.nginx.layout import LAYOUTS
 from nearcache.nginx.pagecache import PAGE_BYTES, Ask, Pages, cachestat, mincore
 from nearcache.nginx.ram import QuietReader, Ram, keys_zone_bytes
 
-from .test_cache_files import made
+from .entries import made
 
 PAGES = 40
 NUMBER = 12

@@ -1,0 +1,33 @@
+"""Cache files as nginx would write them: of every layout, with any number in any place."""
+
+from __future__ import annotations
+
+import zlib
+
+from nearcache.nginx.cachefile import MARKER
+from nearcache.nginx.layout import Layout
+
+KEY = b"http://127.0.0.1:1/a?b=1"
+HEAD = b"HTTP/1.1 200 OK\r\nX-A: 1\r\n\r\n"
+
+
+def made(layout: Layout, key: bytes = KEY, body: bytes = b"body", **changes: int) -> bytes:
+    """A cache file as this layout has it."""
+    start = layout.size + len(MARKER) + len(key) + 1
+    numbers = {
+        "version": layout.version or 0,
+        "valid_sec": 2_000_000_000,
+        "updating_sec": 30,
+        "error_sec": 60,
+        "last_modified": -1,
+        "date": 1_900_000_000,
+        "crc32": zlib.crc32(key),
+        "header_start": start,
+        "body_start": start + len(HEAD),
+    } | changes
+    head = bytearray(layout.size)
+    for name, value in numbers.items():
+        if name in layout.fields:
+            field = layout.fields[name]
+            head[field.offset : field.offset + field.size] = layout.pack_number(name, value)
+    return bytes(head) + MARKER + key + b"\n" + HEAD + body
