@@ -54,9 +54,29 @@ def test_the_fastest_shared_cache_wins_and_not_the_private_one() -> None:
 
 
 def test_what_cannot_be_told_apart_is_said_to_be_tied() -> None:
+    sample = made_up({"locmem": 2, "filebased": 6, "diskcache": 6.05})
+    advice = recommend(Analysis(sample))
+    assert "This run cannot tell this from it: diskcache." in advice.sentences[0]
+
+
+def test_of_those_that_are_tied_the_one_with_fewer_packages_is_taken_and_it_says_why() -> None:
     sample = made_up({"locmem": 2, "diskcache": 6, "filebased": 6.05})
     advice = recommend(Analysis(sample))
-    assert "This run cannot tell this from it" in advice.sentences[0]
+    assert advice.chosen == "filebased"
+    said = "filebased is taken: it cannot be told from the fastest (diskcache), and it does without"
+    assert f"{said} diskcache: 6.0" in advice.sentences[0]
+
+
+def test_who_looks_much_slower_is_not_taken_however_little_this_run_can_tell() -> None:
+    sample = made_up({"locmem": 2, "diskcache": 6, "filebased": 9})
+    for name, cell in sample.cells.items():
+        if name[0] == "locmem (twin)":
+            for rounds in cell.points.values():
+                rounds.update({number: value * 2 for number, value in rounds.items()})
+    analysis = Analysis(sample)
+    fastest, slower = (r for r in analysis.ranking if r.entry.name != "locmem")
+    assert analysis.tied_with(fastest, [fastest, slower]) == [slower]
+    assert recommend(analysis).chosen == "diskcache"
 
 
 def test_what_exists_only_for_comparison_is_never_recommended() -> None:

@@ -5,15 +5,16 @@
     drill      what it does when its server fails    -> breaks ties; liars are put aside
 
 First everything is put aside that may not be recommended at all (admission.py), then the
-fastest is taken. Of those that this run cannot tell apart, one that stores much less, else
-the simplest. Nothing is measured here, and no address of a private server gets into the
-block: a sample keeps the ordinary ones beside them (``Entry.recommended``).
+fastest is taken. Of those that this run cannot tell apart, the backend with the fewest
+surprises (ties.py); the codec that stores much less, else the simplest. Nothing is measured
+here, and no address of a private server gets into the block: a sample keeps the ordinary
+ones beside them (``Entry.recommended``).
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ from nearcache.lab.analysis import Analysis, Rank
 from nearcache.lab.codec_choice import Choice, choose_codec
 from nearcache.lab.failures import badness, drilled, failures, lie
 from nearcache.lab.sample import Entry, Sample
+from nearcache.lab.ties import least_surprising
 from nearcache.lab.units import quantity
 from nearcache.lab.verdict import beside, describe_mix, literal, warnings_of
 
@@ -105,21 +107,11 @@ def _choose_backend(evidence: Evidence, needs: Needs, advice: Advice) -> Entry |
     field = [rank for rank in analysis.ranking if rank.entry.name not in advice.refused]
     if not field:
         return None
-    tied = [field[0], *analysis.tied_with(field[0], field)]
-    # The first is the fastest; who cannot be told from it may fail better, or have all it can.
-    names = {rank.entry.name for rank in tied}
-    winner = min(
-        tied, key=lambda r: (badness(evidence.drill, r.entry), _is_handicapped(r.entry, names))
-    )
+    winner, why = least_surprising(analysis, field, lambda entry: badness(evidence.drill, entry))
     advice.chosen.append(winner.entry.name)
-    advice.reasons.append(_speed_of_backend(analysis, winner, field, needs, evidence.drill))
+    advice.reasons.append(_speed_of_backend(analysis, winner, why, field, needs))
     advice.changes += _other_reaches(analysis, winner, needs)
     return winner.entry
-
-
-def _is_handicapped(entry: Entry, tied: Collection[str]) -> bool:
-    """Is it one of these without its C parser? It is there to show what that parser brings."""
-    return "-python-" in entry.name and entry.name.replace("-python-", "-hiredis-") in tied
 
 
 def _backend_refusal(analysis: Analysis, entry: Entry, needs: Needs) -> str:
@@ -135,11 +127,7 @@ def _backend_refusal(analysis: Analysis, entry: Entry, needs: Needs) -> str:
 
 
 def _speed_of_backend(
-    analysis: Analysis,
-    winner: Rank,
-    field: Sequence[Rank],
-    needs: Needs,
-    drill: Sample | None,
+    analysis: Analysis, winner: Rank, why: str, field: Sequence[Rank], needs: Needs
 ) -> str:
     who = "all processes of a host" if needs.reach == "host" else "several hosts"
     first = field[0]
@@ -152,8 +140,6 @@ def _speed_of_backend(
     if winner.effect:
         text += f", {beside(winner.effect, winner.verdict, analysis.baseline)}"
     if winner is not first:
-        is_better = badness(drill, winner.entry) < badness(drill, first.entry)
-        why = "it fails better" if is_better else "it reads answers with a parser in C"
         return f"{text}, and {why}."
     if tied := analysis.tied_with(winner, list(field)):
         text += f". This run cannot tell it from {', '.join(rank.entry.name for rank in tied)}"

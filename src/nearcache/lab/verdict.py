@@ -18,6 +18,7 @@ from nearcache.lab.analysis import Analysis, Rank
 from nearcache.lab.comparisons import FEW_PAIRS
 from nearcache.lab.sample import Cell
 from nearcache.lab.stats import TOO_NOISY, Effect, Verdict
+from nearcache.lab.ties import least_surprising
 from nearcache.lab.units import counted, short, us
 
 __all__ = [
@@ -59,13 +60,13 @@ def recommend(analysis: Analysis) -> Recommendation:
     warnings = warnings_of(analysis)
     if not shared:
         return Recommendation([_nothing(analysis), *_private(usable)], "", warnings)
-    winner = shared[0]
     every = [rank for rank in analysis.ranking if rank.entry.reach != "process"]
-    sentences = [_why(analysis, winner, shared, every, "all processes of this host share")]
-    sentences += _kept_copies(analysis, winner)
-    if remote and remote[0] is not winner:
+    winner, text = _first(analysis, shared, every, "all processes of this host share")
+    sentences = [text, *_kept_copies(analysis, winner)]
+    if remote:
         every = [rank for rank in every if rank.entry.reach == "network"]
-        sentences.append(_why(analysis, remote[0], remote, every, "several hosts can share"))
+        far, text = _first(analysis, remote, every, "several hosts can share")
+        sentences += [text] if far is not winner else []
     sentences += _private(usable)
     sentences += _put_aside(winner, known, against)
     sentences.append(f"An average operation here is {describe_mix(analysis)}.")
@@ -118,10 +119,15 @@ def describe_mix(analysis: Analysis) -> str:
     return f"{shares}; geometric mean over {count} payload{'s' if count > 1 else ''}"
 
 
-def _why(analysis: Analysis, winner: Rank, field: list[Rank], every: list[Rank], job: str) -> str:
-    """``every``: also those of the table that do the job and may not be recommended."""
-    tied = analysis.tied_with(winner, every[every.index(winner) :])  # who is before it is faster
+def _first(analysis: Analysis, field: list[Rank], every: list[Rank], job: str) -> tuple[Rank, str]:
+    """Who to take for a job, and why. ``every``: also those who may not be recommended."""
+    winner, why = least_surprising(analysis, field)
+    fastest = field[0]
+    # Who is before it is faster.
+    tied = analysis.tied_with(fastest, every[every.index(fastest) :])
     verb = "is the only one" if len(field) == 1 else "is fastest"
+    if winner is not fastest:
+        verb = f"is taken: it cannot be told from the fastest ({fastest.entry.name}), and {why}"
     count = f"Of the {len(field)} measured"
     if len(every) > len(field):
         count = f"Of the {len(field)} that may be recommended, of {len(every)} measured"
@@ -131,14 +137,19 @@ def _why(analysis: Analysis, winner: Rank, field: list[Rank], every: list[Rank],
     )
     if winner.effect:
         text += f", {beside(winner.effect, winner.verdict, analysis.baseline)}"
-    if tied:
-        names = ", ".join(rank.entry.name for rank in tied)
-        those = "these" if len(tied) > 1 else "this"
-        return f"{text}. This run cannot tell {those} from it: {names}."
-    slower = [rank for rank in field if rank is not winner]
+    others = [rank for rank in tied if rank is not winner]
+    if others:
+        names = ", ".join(rank.entry.name for rank in others)
+        those = "these" if len(others) > 1 else "this"
+        return winner, f"{text}. This run cannot tell {those} from {_it(winner, fastest)}: {names}."
+    slower = [rank for rank in field if rank not in (winner, fastest)]
     if slower:
         text += f"; next is {slower[0].entry.name} with {us(slower[0].cost_ns)} µs"
-    return text + "."
+    return winner, text + "."
+
+
+def _it(winner: Rank, fastest: Rank) -> str:
+    return "it" if winner is fastest else "the fastest either"
 
 
 def _kept_copies(analysis: Analysis, rank: Rank) -> list[str]:
