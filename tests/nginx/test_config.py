@@ -396,6 +396,24 @@ def test_the_command_asks_for_an_application_where_nobody_can_answer() -> None:
     assert run("--proxy", "http://a:1", "--normalize", "x").exit_code == 2
 
 
+def test_nothing_that_was_asked_for_is_left_undone_in_silence(tmp_path: Path) -> None:
+    def told(*arguments: str) -> tuple[int, str]:
+        command = ["nginx", "config", *arguments]
+        result = CliRunner().invoke(main, command)
+        return result.exit_code, result.output
+
+    app = ["--proxy", "http://127.0.0.1:8000"]
+    code, output = told(*app, "--output", str(tmp_path / "site"), "--json")
+    written = json.loads(output)["written"]
+    assert code == 0
+    assert [Path(each).exists() for each in written] == [True]
+    assert "log_format nearcache" in json.loads(told("--log-format", "--json")[1])["log_format"]
+    assert told(*app, "--output", str(tmp_path), "--prove")[1].count("are two things to do") == 1
+    assert "--force is for --output" in told(*app, "--force")[1]
+    assert "behind one of them" in told(*app, "--uwsgi", "unix:/run/app.sock")[1]
+    assert "is no URL; write it as http://" in told("--proxy", "127.0.0.1:8000")[1]
+
+
 def test_the_log_format_is_printed_alone() -> None:
     done = run("--log-format")
     assert done.stdout == log_format()

@@ -280,6 +280,26 @@ def test_the_command_exits_1_on_findings_and_0_without(tmp_path: Path) -> None:
     assert run(str(path), "--ignore", "no-lock", "--ignore", "zone-size").exit_code == 0
 
 
+def test_what_is_mended_alike_is_said_once_and_fits_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # for a short name
+    location = "location /{} {{ proxy_pass http://a; proxy_cache z; proxy_cache_valid 1h; }}\n"
+    text = "".join(location.format(number) for number in range(9))
+    path = Path("nginx.conf")
+    path.write_text(
+        "http { proxy_cache_path /x keys_zone=z:10m max_size=10m inactive=1h levels=1:2;\n"
+        f"server {{ {text} }} }}"
+    )
+    shown = CliRunner().invoke(main, ["nginx", "lint", str(path)]).output
+    assert shown.count("warning no-lock") == 1
+    assert f"also {path}:3 in location /1" in " ".join(shown.replace("|", "").split())
+    assert "and 4 more places; --json has all" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    found = json.loads(CliRunner().invoke(main, ["nginx", "lint", "--json", str(path)]).output)
+    assert sum(each["rule"] == "no-lock" for each in found["findings"]) == 9
+
+
 def test_the_command_reads_a_dump_from_standard_input_and_prints_json() -> None:
     dump = f"# configuration file /etc/nginx/nginx.conf:\n{GOOD.replace('lock on', 'lock off')}\n"
     done = run("-", "--json", "--nginx-version", "1.22.1", stdin=dump)

@@ -120,3 +120,18 @@ def test_hits_of_a_real_nginx_are_counted_by_length(
     assert (everything["requests"], everything["served"]) == (4, 2)
     assert found["points"] == [{"length": 9, "show": 3, "rest": 1}]
     assert nine["upstream_s"] >= 0
+
+
+def test_json_and_html_do_not_silence_each_other(log: Path, tmp_path: Path) -> None:
+    for verb in ("queries", "report", "misses"):
+        page = tmp_path / f"{verb}.html"
+        assert run_json(verb, log, "--html", page)["verb"] == verb
+        assert "</html>" in page.read_text()
+
+
+def test_an_argument_that_nobody_sent_is_no_answer_in_json_either(log: Path) -> None:
+    for options in (["--arg", "nobody"], ["--under", "/nowhere"]):
+        for as_json in ([], ["--json"]):
+            said = run("queries", log, *options, *as_json, code=2)
+            assert "none of 302 lines has an argument" in said
+    assert "under /nowhere" in run("queries", log, "--under", "/nowhere", code=2)

@@ -27,6 +27,7 @@ MOST_NAMED = 3
 PEEKED_LINES = 20
 
 _PACKED = re.compile(r"\.(gz|zst|zstd|bz2|xz)$")
+COMPARED_BYTES = 4096
 _NUMBER = re.compile(r"\.(\d{1,5})$")
 _DATE = re.compile(r"[-_.]?(\d{4}-?\d\d-?\d\d(?:[-_T]?\d{2,6})?)(?!\d)")
 _OPEN_PIPE = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")  # a shell's <(command)

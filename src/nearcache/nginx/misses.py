@@ -16,7 +16,7 @@ push aside a smaller certainty. The gain that is shown is never scaled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nearcache.nginx.savings import served
@@ -246,6 +246,9 @@ SPELLINGS: Mapping[str, str] = {
     "encoding": "decode and trim the key",
 }
 SAME_ANSWER = "only where both spellings get the same answer; forward what you key"
+SEVERAL_INACTIVE = (
+    "locations have different inactive=: --host with a server that has one tells which it was"
+)
 LOCK_IS_ON = Advice(
     "raise {p}_cache_lock_timeout and {p}_cache_lock_age above the longest fetch",
     but="the lock is on already: these fetched after it had timed out, or while others did",
@@ -271,6 +274,8 @@ class Proposals:
             advice = ADVICE.get(name)
             if name == "duplicate" and self.site.lock:
                 advice = LOCK_IS_ON
+            if name == "dropped" and self.site.is_known and advice:
+                advice = replace(advice, but=SEVERAL_INACTIVE)
             if advice:
                 yield self._change(name, advice, why)
         yield from self._needless_waits()

@@ -44,6 +44,11 @@ class Site:
     notes: tuple[str, ...] = ()
 
     @property
+    def is_known(self) -> bool:
+        """Is there a configuration?"""
+        return bool(self.formats)
+
+    @property
     def cache_name(self) -> str:
         """For sentences: ``uwsgi_cache``, or just ``cache``."""
         return f"{self.protocol}_cache" if self.protocol else "cache"

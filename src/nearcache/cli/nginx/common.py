@@ -33,6 +33,7 @@ from nearcache.nginx.text import (
     plural,
     printable,
     ratio,
+    size,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 INCOMPLETE = 1  # the exit code when less was read than given
+INTERRUPTED = 130  # as a shell has it for Ctrl-C
+MOST_NAMED = 3
 BAD_SHOWN = 120  # characters of a line that does not fit
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _AGO_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -179,6 +182,9 @@ class Reading:
             yield (
                 f"{plural(result['bad'], 'line')} ({share}) not counted: the format does not fit; "
                 f"line {number}: {printable(text)[:BAD_SHOWN]}"
+        more = len(self.logs.names) - MOST_NAMED
+        named = ", ".join(printable(name) for name in self.logs.names[:MOST_NAMED])
+        yield f"read: {named}" + (f" and {more} more" if more > 0 else "")
             )
         if result["backwards"]:
             yield (
@@ -221,41 +227,91 @@ def read_logs(request: Request, show: Callable[[Reading], None]) -> None:
     if request.follow:
         _follow(request, reading, show)
     else:
-        for chunk in with_progress(reading.logs):
-            reading.log.feed(chunk)
-        reading.log.finish()
+        is_whole = _read(reading)
         _check(reading, request)
         show(reading)
     for trouble in reading.logs.troubles:
         click.echo(f"nearcache: {trouble}", err=True)
     if reading.logs.troubles:
         raise SystemExit(INCOMPLETE)
+    is_whole = True
 
 
 def _open(request: Request) -> Reading:
-    from nearcache._core import NginxLog
-    from nearcache.nginx.formats import choose
-    from nearcache.nginx.logs import Logs
-    from nearcache.nginx.site import parse_location
+    site = site_for(request)
+    logs = logs_for(request, site)
+    return reading_of(request, site, logs, beginning_of(logs))
 
-    site = _site(request)
-    logs = Logs(files_of(request, site), following=request.follow)
+
+def logs_for(request: Request, site: Site) -> Logs:
+    """What is to be read; of logs in several formats those that say most."""
+    from nearcache.nginx.alike import open_logs
+
+    logs = open_logs(
+        files_of(request, site), request.log_format, site.formats,
+        named=request.files, following=request.follow,
+    )  # fmt: skip
+    if not request.files and site.logs:
+        logs.notes += [
+            f"{each} is not read: name the files that it stands for" for each in site.logs_elsewhere
+        ]
+    return logs
+
+
+def beginning_of(logs: Logs) -> bytes:
+    """The first lines, which are read again; an error if there are none."""
+    if not is_whole:
+        raise SystemExit(INTERRUPTED)
     beginning = logs.peek()
     if not beginning:
-        raise NginxError("; ".join(logs.troubles) or f"{', '.join(logs.names)}: no lines")
+        names = ", ".join("standard input" if name == "-" else name for name in logs.names)
+        raise NginxError("; ".join(logs.troubles) or f"{names}: no lines")
+    return beginning
+
+
+def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Reading:
+    """A pass over logs that begin so: nothing is fed to it yet."""
+    from nearcache._core import NginxLog
+    from nearcache.nginx.formats import check_key, choose
+    from nearcache.nginx.site import parse_location
+
     log_format = choose(request.log_format, site.formats, beginning)
+def _read(reading: Reading) -> bool:
+    """False if Ctrl-C came before the end: what was read by then is not lost."""
+    try:
+        for chunk in with_progress(reading.logs):
+            reading.log.feed(chunk)
+    except KeyboardInterrupt:
+        if not reading.result["lines"]:
+            raise
+        whole = reading.logs.total_bytes
+        share = f" of {size(whole)}" if whole else ""
+        reading.logs.troubles.append(
+            f"interrupted after {size(reading.logs.read_bytes)}{share} of the files: only this "
+            "is counted"
+        )
+    else:
+        reading.log.finish()
+        return True
+    reading.log.finish()
+    return False
+
+
     only = parse_location(request.location) if request.location else None
     locations = list(site.locations)
     if only and only not in locations:
         locations.append(only)
     log = NginxLog(
         log_format.text,
-        key=request.key.removeprefix("$") if request.key else site.key_variable,
+        key=key or site.key_variable,
         locations=locations,
         groups=request.groups,
         valid_s=site.valid_s,
         inactive_s=site.inactive_s,
         min_uses=site.min_uses,
+    key = request.key.removeprefix("$") if request.key else None
+    if key:
+        check_key(key, log_format)
         ignore_headers=site.ignore_headers,
         utc_offset_s=_utc_offset_s(),
         **request.more,
@@ -269,7 +325,8 @@ def _open(request: Request) -> Reading:
     return Reading(logs, log_format, site, log)
 
 
-def _site(request: Request) -> Site:
+def site_for(request: Request) -> Site:
+    """What the configuration says; nothing, if none is given."""
     from nearcache.nginx.site import Site, site_of
 
     if request.config is None:
@@ -301,6 +358,11 @@ def _utc_offset_s() -> int:
 
 def _follow(request: Request, reading: Reading, show: Callable[[Reading], None]) -> None:
     shown_at = time.monotonic()
+    if site.logs_elsewhere:
+        raise NginxError(
+            f"the configuration logs to {', '.join(site.logs_elsewhere)}, and only nginx knows "
+            "which files these are; name them"
+        )
     try:
         for chunk in reading.logs.chunks():
             if chunk:
@@ -372,3 +434,15 @@ def print_page(page: Page, html: Path | None = None) -> None:
 
 def print_json(value: Any, *, one_line: bool = False) -> None:
     click.echo(json.dumps(value, ensure_ascii=True, indent=None if one_line else 2))
+def show_found(page: Page, facts: dict[str, Any], request: Request) -> None:
+    """The facts as JSON, or the page; beside either the HTML file, if one was asked for."""
+    if not request.as_json:
+        print_page(page, request.html)
+        return
+    print_json(facts, one_line=request.follow)
+    if request.html:
+        from nearcache.nginx.html import write_page
+
+        write_page(page, request.html)
+
+

@@ -76,27 +76,39 @@ def config(
     from nearcache.nginx.generate.write import generate  # fmt: skip
     from nearcache.nginx.generate.write import log_format as text_of_log
 
+    _check_orders(log_format, prove, output, force)
     if log_format:
-        click.echo(text_of_log(), nl=False)
+        if as_json:
+            print_json({"verb": "config", "schema": 1, "log_format": text_of_log()})
+        else:
+            click.echo(text_of_log(), nl=False)
         return
     answers = _answers(given)
     made = generate(answers)
     if prove:
         _prove(answers, as_json)
         return
+    written = _write(made, output, force) if output else []
     if as_json:
         print_json({"verb": "config", "schema": 1, "configuration": made.text,
-                    "files": made.files, "notes": list(made.notes)})  # fmt: skip
+                    "files": made.files, "notes": list(made.notes),
+                    "written": written})  # fmt: skip
         return
-    if output:
-        _write(made, output, force)
-    else:
-        click.echo(made.text, nl=False)
+    click.echo("\n".join(written) + "\n" if output else made.text, nl=False)
     for note in made.notes:
         click.echo(_fold(note, "! "), err=True)
     if made.files and not output:
         names = ", ".join(made.files)
         click.echo(_fold(f"--output DIRECTORY writes {names} too", "! "), err=True)
+
+
+def _check_orders(log_format: bool, prove: bool, output: Path | None, force: bool) -> None:
+    orders = {"--log-format": log_format, "--prove": prove, "--output": output is not None}
+    given = [name for name, is_given in orders.items() if is_given]
+    if len(given) > 1:
+        raise NginxError(f"{' and '.join(given)} are two things to do; give one of them")
+    if force and not output:
+        raise NginxError("--force is for --output: nothing else writes")
 
 
 def _answers(given: dict[str, Any]) -> Answers:
@@ -180,7 +192,8 @@ def _print_table(table: Sequence[Check]) -> None:
     click.echo(f"\n{len(table) - failed} of {len(table)} pass, with a private nginx and a script.")
 
 
-def _write(made: Generated, directory: Path, force: bool) -> None:
+def _write(made: Generated, directory: Path, force: bool) -> list[str]:
+    """The files that were written."""
     from nearcache.nginx.generate.write import CONFIGURATION
 
     files = {CONFIGURATION: made.text, **made.files}
@@ -191,9 +204,9 @@ def _write(made: Generated, directory: Path, force: bool) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (directory / name).write_text(text)
-            click.echo(str(directory / name))
     except OSError as error:
         raise NginxError(f"{directory} cannot be written to: {error.strerror}") from error
+    return [str(directory / name) for name in files]
 
 
 def _fold(text: str, indent: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 MOST_PLACES = 3
+MOST_ALIKE = 4
 
 
 @click.command()
@@ -57,7 +58,10 @@ def lint(
     from nearcache.nginx.lint.survey import survey
 
     if rules:
-        click.echo("\n".join(NAMES))
+        if as_json:
+            print_json({"verb": "lint", "schema": 1, "rules": list(NAMES)})
+        else:
+            click.echo("\n".join(NAMES))
         return
     _check_rules(ignore, NAMES)
     configuration = _read(file, nginx_version)
@@ -136,25 +140,53 @@ def _to_json(
 def _print(configuration: Configuration, findings: Sequence[Finding], said: Sequence[str]) -> None:
     for line in said:
         click.echo(_fold(line, "! "), err=True)
-    for finding in findings:
-        _print_finding(finding)
-    click.echo(_fold(_summary(configuration, findings)))
+    alike = _alike(findings)
+    for group in alike:
+        _print_findings(group)
+    click.echo(_fold(_summary(configuration, [group[0] for group in alike])))
 
 
-def _print_finding(finding: Finding) -> None:
+def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Together what is mended alike: no lock in twenty locations is said once."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for each in findings:
+        groups.setdefault((each.severity, each.rule, each.why, each.fix), []).append(each)
+    return list(groups.values())
+
+
+def _print_findings(alike: Sequence[Finding]) -> None:
+    finding = alike[0]
     colour = COLOURS[finding.severity]
     click.echo(
         click.style(finding.severity, fg=colour, bold=True)
         + f" {click.style(finding.rule, bold=True)}  {finding.file}:{finding.line}"
     )
-    places = ", ".join(finding.places[:MOST_PLACES])
-    more = len(finding.places) - MOST_PLACES
-    where = f"   in {places}" + (f" and {more} more" if more > 0 else "") if places else ""
-    click.echo(_fold(finding.directive + where, "  | "))
+    click.echo(_fold(finding.directive + _places(finding), "  | "))
+    for other in alike[1 : MOST_ALIKE + 1]:
+        click.echo(_fold(f"also {other.file}:{other.line}{_places(other)}", "  | "))
+    if len(alike) > MOST_ALIKE + 1:
+        click.echo(f"  | and {plural(len(alike) - MOST_ALIKE - 1, 'more place')}; --json has all")
     click.echo(_fold(finding.why, "  "))
     for line in finding.fix.splitlines():
-        click.echo(click.style(f"  + {line}", fg="green"))
+        for piece in _fold_fix(line):
+            click.echo(click.style(f"  + {piece}", fg="green"))
     click.echo()
+
+
+def _places(finding: Finding) -> str:
+    places = ", ".join(finding.places[:MOST_PLACES])
+    more = len(finding.places) - MOST_PLACES
+    return f"   in {places}" + (f" and {more} more" if more > 0 else "") if places else ""
+
+
+def _fold_fix(line: str) -> list[str]:
+    """In lines that nginx takes as they are: what stands in quotes stays in one."""
+    if any(quote in line for quote in "\"'"):
+        return [line]
+    more = "#     " if line.startswith("#") else "    "
+    return textwrap.wrap(
+        line, WIDTH - 4, subsequent_indent=more, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _summary(configuration: Configuration, findings: Sequence[Finding]) -> str:

@@ -10,9 +10,8 @@ from nearcache.cli.nginx.common import (
     Reading,
     Request,
     log_options,
-    print_json,
-    print_page,
     read_logs,
+    show_found,
 )
 
 
@@ -38,8 +37,6 @@ def _show(reading: Reading, request: Request, top: int) -> None:
 
     result = reading.result
     found = find(result, reading.site)
-    if request.as_json:
-        about = {"verb": "misses", "schema": 1, "log": reading.about(result)}
-        print_json(about | found.as_json(), one_line=request.follow)
-        return
-    print_page(reading.finished(page(found, top), result), request.html)
+    about = {"verb": "misses", "schema": 1, "log": reading.about(result)}
+    shown = reading.finished(page(found, top), result)
+    show_found(shown, about | found.as_json(), request)

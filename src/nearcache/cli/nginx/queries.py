@@ -62,6 +62,7 @@ def queries(
         raise click.UsageError("give --arg or --path-part, not both")
     what = f"part {path_part} of its path" if path_part else f"an argument {argument or 'q'}"
     of_core = {"path_part": path_part} if path_part else {"argument": argument or "q"}
+    what += f" under {under}" if under else ""
     request = Request(**given, more=of_core | ({"under": under} if under else {}))
     read_logs(request, lambda reading: _show(reading, request, what, points, more))
 
@@ -73,19 +74,21 @@ def _show(reading: Reading, request: Request, what: str, points: list[int], more
     result = reading.result
     assert result["lengths"] is not None
     found = queries(result["lengths"], what, points)
-    if request.as_json:
-        about = {"verb": "queries", "schema": 1, "log": reading.about(result)}
-        print_json(about | found.as_json(), one_line=request.follow)
-        return
-    if not found.requests:
-        raise NginxError(f"none of {result['lines']:,} lines has {what}; see --arg and --path-part")
+    if not found.requests and not request.follow:
+        raise NginxError(
+            f"none of {result['lines']:,} lines has {what}; see --arg, --path-part and --under"
+        )
     says = result["says"]
     shown = page(found, has_times=says["upstream_time"], has_status=says["cache_status"])
     shown = replace(shown, notes=[*shown.notes, *reading.notes(result)])
-    click.echo(seed_report(found))
-    if more:
-        click.echo()
-        print_page(shown)
+    if request.as_json:
+        about = {"verb": "queries", "schema": 1, "log": reading.about(result)}
+        print_json(about | found.as_json(), one_line=request.follow)
+    else:
+        click.echo(seed_report(found))
+        if more:
+            click.echo()
+            print_page(shown)
     if request.html:
         drawn = chart(found, says["cache_status"])
         write_page(replace(shown, parts=[*drawn, *shown.parts]), request.html)

@@ -12,9 +12,8 @@ from nearcache.cli.nginx.common import (
     Reading,
     Request,
     log_options,
-    print_json,
-    print_page,
     read_logs,
+    show_found,
 )
 
 if TYPE_CHECKING:
@@ -62,13 +61,10 @@ def _show(reading: Reading, request: Request, top: int, seen: Inspection | None)
 
     result = reading.result
     found = ledger(result)
-    if request.as_json:
-        sentence = answer(found, reading.site.cache_name)
-        about = {"verb": "report", "schema": 1, "sentence": sentence, "log": reading.about(result)}
-        holds = {"cache": seen.to_json() if seen else None, "per_day": found.per_day}
-        print_json(about | found.as_json() | holds, one_line=request.follow)
-        return
+    sentence = answer(found, reading.site.cache_name)
+    about = {"verb": "report", "schema": 1, "sentence": sentence, "log": reading.about(result)}
+    holds = {"cache": seen.to_json() if seen else None, "per_day": found.per_day}
     shown = page(found, reading.site.cache_name, top)
     if seen:
         shown = replace(shown, parts=[*shown.parts, held(seen)])
-    print_page(reading.finished(shown, result), request.html)
+    show_found(reading.finished(shown, result), about | found.as_json() | holds, request)

@@ -45,8 +45,12 @@ class Answers:
     version: Version | None = None
 
     def __post_init__(self) -> None:
-        if (self.proxy is None) == (self.uwsgi is None):
+        if self.proxy is None and self.uwsgi is None:
             raise NginxError("give --proxy http://127.0.0.1:8000 or --uwsgi unix:/run/app.sock")
+        if self.proxy is not None and self.uwsgi is not None:
+            raise NginxError("--proxy and --uwsgi: the application is behind one of them")
+        if self.proxy is not None and not self.proxy.startswith(("http://", "https://")):
+            raise NginxError(f"--proxy {self.proxy} is no URL; write it as http://127.0.0.1:8000")
         self._check(_ADDRESS, "the address of the application", self.address)
         for name in self.server_names:
             self._check(_WORD, "--server-name", name)
