@@ -29,6 +29,7 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.vary import vary_on_cookie, vary_on_headers
+from jinja2 import DictLoader
 
 from nearcache.nginx import cacheable
 
@@ -55,12 +56,12 @@ SETTINGS: dict[str, Any] = {
     "SESSION_ENGINE": "django.contrib.sessions.backends.signed_cookies",
     "MESSAGE_STORAGE": "django.contrib.messages.storage.cookie.CookieStorage",
     "MIDDLEWARE": [
+        f"{__name__}.visitor_cookie",  # whose line is on the stack of all below
         "django.contrib.sessions.middleware.SessionMiddleware",
         "django.middleware.locale.LocaleMiddleware",
         "django.middleware.csrf.CsrfViewMiddleware",
         "django.contrib.auth.middleware.AuthenticationMiddleware",
         "django.contrib.messages.middleware.MessageMiddleware",
-        f"{__name__}.visitor_cookie",
     ],
     "TEMPLATES": [
         {
@@ -81,7 +82,16 @@ SETTINGS: dict[str, Any] = {
                     )
                 ],
             },
-        }
+        },
+        {
+            "BACKEND": "django.template.backends.jinja2.Jinja2",
+            "NAME": "jinja",
+            "OPTIONS": {
+                "loader": DictLoader(
+                    {"hello.jinja": "\n\n{# far down #}\n{{ request.user.username }}"}
+                )
+            },
+        },
     ],
 }
 
@@ -168,6 +178,10 @@ def form(request: HttpRequest) -> HttpResponse:
 
 def hello(request: HttpRequest) -> TemplateResponse:
     return TemplateResponse(request, "hello.html")
+
+
+def jinja(request: HttpRequest) -> HttpResponse:
+    return render(request, "hello.jinja", using="jinja")
 
 
 def token(request: HttpRequest) -> HttpResponse:
@@ -284,6 +298,7 @@ urlpatterns = [
     path("cart/undecorated/", cart),
     path("sets-theme/undecorated/", sets_theme),
     path("greets/undecorated/", greets),
+    path("jinja/", jinja),
     path("members/", login_required(plain, login_url="/login/")),
     path("visitor/", hour(plain)),
 ]

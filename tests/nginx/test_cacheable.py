@@ -19,7 +19,9 @@ from urllib.parse import urlencode
 import pytest
 from django.core.exceptions import MiddlewareNotUsed
 from django.core.handlers.wsgi import WSGIHandler
+from django.http import HttpRequest
 from django.test import AsyncClient, Client, RequestFactory, override_settings
+from django.utils.functional import SimpleLazyObject
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -234,17 +236,34 @@ def test_django_can_still_keep_the_answer_in_its_own_cache() -> None:
     assert (back.content, type(back.cookies)) == (response.content, SimpleCookie)
 
 
-def test_somebody_whom_another_middleware_knows_is_somebody(monkeypatch: Any) -> None:
-    def by_token(get_response: Any) -> Any:
-        def middleware(request: Any) -> Any:
-            request.user = cacheable_site.Backend().get_user(7)
-            return get_response(request)
+def somebody(request: HttpRequest) -> None:
+    request.user = cacheable_site.Backend().get_user(7)
 
-        return middleware
 
-    monkeypatch.setattr(cacheable_site, "by_token", by_token, raising=False)
-    with override_settings(MIDDLEWARE=[f"{cacheable_site.__name__}.by_token"]):
-        assert asked("/plain/")["Cache-Control"] == "private"
+def read_lazily(request: HttpRequest) -> None:
+    request.user = SimpleLazyObject(lambda: cacheable_site.Backend().get_user(7))
+    request.user.get_username()
+
+
+def nonce(request: HttpRequest) -> None:
+    request._csp_nonce = "r4nd0m"  # of Django's own middleware, and of django-csp
+
+
+@pytest.mark.parametrize("before", [somebody, read_lazily, nonce])
+def test_what_other_middleware_leaves_at_the_request_counts(before: Any) -> None:
+    request = RequestFactory().get("/")
+    before(request)
+    response = cacheable(60)(cacheable_site.plain)(request)
+    assert (response["Cache-Control"], response["X-Accel-Expires"]) == ("private", "0")
+
+
+@pytest.mark.usefixtures("development")
+def test_a_middleware_of_django_that_reads_every_session_is_named() -> None:
+    with override_settings(CSRF_USE_SESSIONS=True):
+        told = asked("/plain/")[UNCACHEABLE]
+    assert told == (
+        "@cacheable: request.session was read at django.middleware.csrf.CsrfViewMiddleware"
+    )
 
 
 # -- key=
@@ -375,6 +394,7 @@ BLAMED_ELSEWHERE = [
     ("/form/undecorated/", "Set-Cookie: csrftoken: a CSRF token was made at form.html:2"),
     ("/hello/undecorated/", f"Vary: Cookie: {USER} at hello.html:3"),
     ("/never/", "Cache-Control: private, no-store, no-cache, max-age=0: never_cache around tests/"),
+    ("/jinja/", f"Vary: Cookie: {USER} at hello.jinja:4"),
     ("/members/", f"Vary: Cookie: {USER} by user_passes_test around tests/nginx/cacheable_site.py"),
     ("/own-words/", "@cacheable: the view says Cache-Control: no-store by cache_control around"),
     ("/varies/decorated/", "@cacheable: the view says Vary: Cookie by vary_on_headers around"),
@@ -410,8 +430,9 @@ def test_one_cause_is_told_once() -> None:
 
 
 @pytest.mark.usefixtures("development")
-def test_what_is_stored_once_for_each_language_says_who_made_it_so() -> None:
-    response = asked("/plain/")
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_what_is_stored_once_for_each_language_says_who_made_it_so(how: str) -> None:
+    response = blame("/plain/", how)
     assert UNCACHEABLE not in response
     assert response[VARY_HEADER] == "Accept-Language: django.middleware.locale.LocaleMiddleware"
 

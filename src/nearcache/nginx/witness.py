@@ -110,10 +110,10 @@ def place_of(frame: FrameType | None) -> str:
     package = ""
     layer = list(_layer(frame))
     for each in layer:
+        if template := _template_line(each):  # Jinja's frames have the file, but other lines
+            return template
         if _is_the_projects(each.f_code.co_filename):
             return _line(each)
-        if template := _template_line(each):
-            return template
         if not package and _is_a_package(each.f_code.co_filename):
             package = _line(each)
     return package or _decorated_view(layer) or _middleware(layer) or _djangos(layer)
@@ -156,7 +156,12 @@ def _shown(file: str) -> str:
 
 
 def _template_line(frame: FrameType) -> str:
-    """The tag or variable that is being rendered here, of Django's templates."""
+    """The tag or variable that is being rendered here; a template of Jinja is a function."""
+    compiled = frame.f_globals.get("__jinja_template__")
+    if compiled is not None:
+        number = compiled.get_corresponding_lineno(frame.f_lineno)
+        has_file = not compiled.filename.startswith("<")
+        return f"{_shown(compiled.filename) if has_file else compiled.name}:{number}"
     node = frame.f_locals.get("self")
     if frame.f_code.co_name != "render_annotated" or not isinstance(node, Node):
         return ""
