@@ -25,9 +25,9 @@ STDIN = "-"
 USUAL_PLACE = "/var/log/nginx"
 MOST_NAMED = 3
 PEEKED_LINES = 20
+COMPARED_BYTES = 4096
 
 _PACKED = re.compile(r"\.(gz|zst|zstd|bz2|xz)$")
-COMPARED_BYTES = 4096
 _NUMBER = re.compile(r"\.(\d{1,5})$")
 _DATE = re.compile(r"[-_.]?(\d{4}-?\d\d-?\d\d(?:[-_T]?\d{2,6})?)(?!\d)")
 _OPEN_PIPE = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")  # a shell's <(command)
@@ -167,7 +167,39 @@ class Logs:
             if identity in seen:
                 self.notes.append(f"{name} is the same file as {seen[identity]}: read once")
             seen.setdefault(identity, name)
-        return list(seen.values())
+        return self._without_packed(list(seen.values()))
+
+    def _without_packed(self, names: Sequence[str]) -> list[str]:
+        """While a log is being packed it lies there twice, and the packed one is not whole yet."""
+        kept = []
+        for name in names:
+            plain = _PACKED.sub("", name)
+            if plain != name and plain in names and _begin_alike(plain, name):
+                self.notes.append(f"{name} is {plain}, packed: read once")
+            else:
+                kept.append(name)
+        return kept
+
+
+def _begin_alike(plain: str, packed: str) -> bool:
+    try:
+        one, other = _beginning(plain), _beginning(packed)
+    except (OSError, NginxError):
+        return False
+    return bool(one and other) and one == other
+
+
+def _beginning(name: str) -> bytes:
+    """The first line, or as much of it as is compared."""
+    raw, found = Raw(_descriptor(name)), b""
+    try:
+        for chunk in chunks_of(raw):
+            found += chunk
+            if b"\n" in found or len(found) >= COMPARED_BYTES:
+                break
+    finally:
+        raw.close()
+    return found.partition(b"\n")[0][:COMPARED_BYTES]
 
 
 def is_access_log(name: str) -> bool:

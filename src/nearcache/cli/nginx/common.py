@@ -171,6 +171,9 @@ class Reading:
 
     def notes(self, result: NginxResult) -> Iterator[str]:
         """What a reader must know about the reading itself."""
+        more = len(self.logs.names) - MOST_NAMED
+        named = ", ".join(printable(name) for name in self.logs.names[:MOST_NAMED])
+        yield f"read: {named}" + (f" and {more} more" if more > 0 else "")
         yield f"log format: {self.format.name}, {self.format.chosen}"
         yield from self.site.notes
         yield from self.logs.notes
@@ -182,9 +185,6 @@ class Reading:
             yield (
                 f"{plural(result['bad'], 'line')} ({share}) not counted: the format does not fit; "
                 f"line {number}: {printable(text)[:BAD_SHOWN]}"
-        more = len(self.logs.names) - MOST_NAMED
-        named = ", ".join(printable(name) for name in self.logs.names[:MOST_NAMED])
-        yield f"read: {named}" + (f" and {more} more" if more > 0 else "")
             )
         if result["backwards"]:
             yield (
@@ -224,6 +224,7 @@ def read_logs(request: Request, show: Callable[[Reading], None]) -> None:
     Exits with 1 if something that was given could not be read to its end.
     """
     reading = _open(request)
+    is_whole = True
     if request.follow:
         _follow(request, reading, show)
     else:
@@ -232,9 +233,31 @@ def read_logs(request: Request, show: Callable[[Reading], None]) -> None:
         show(reading)
     for trouble in reading.logs.troubles:
         click.echo(f"nearcache: {trouble}", err=True)
+    if not is_whole:
+        raise SystemExit(INTERRUPTED)
     if reading.logs.troubles:
         raise SystemExit(INCOMPLETE)
-    is_whole = True
+
+
+def _read(reading: Reading) -> bool:
+    """False if Ctrl-C came before the end: what was read by then is not lost."""
+    try:
+        for chunk in with_progress(reading.logs):
+            reading.log.feed(chunk)
+    except KeyboardInterrupt:
+        if not reading.result["lines"]:
+            raise
+        whole = reading.logs.total_bytes
+        share = f" of {size(whole)}" if whole else ""
+        reading.logs.troubles.append(
+            f"interrupted after {size(reading.logs.read_bytes)}{share} of the files: only this "
+            "is counted"
+        )
+    else:
+        reading.log.finish()
+        return True
+    reading.log.finish()
+    return False
 
 
 def _open(request: Request) -> Reading:
@@ -260,8 +283,6 @@ def logs_for(request: Request, site: Site) -> Logs:
 
 def beginning_of(logs: Logs) -> bytes:
     """The first lines, which are read again; an error if there are none."""
-    if not is_whole:
-        raise SystemExit(INTERRUPTED)
     beginning = logs.peek()
     if not beginning:
         names = ", ".join("standard input" if name == "-" else name for name in logs.names)
@@ -276,27 +297,9 @@ def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Re
     from nearcache.nginx.site import parse_location
 
     log_format = choose(request.log_format, site.formats, beginning)
-def _read(reading: Reading) -> bool:
-    """False if Ctrl-C came before the end: what was read by then is not lost."""
-    try:
-        for chunk in with_progress(reading.logs):
-            reading.log.feed(chunk)
-    except KeyboardInterrupt:
-        if not reading.result["lines"]:
-            raise
-        whole = reading.logs.total_bytes
-        share = f" of {size(whole)}" if whole else ""
-        reading.logs.troubles.append(
-            f"interrupted after {size(reading.logs.read_bytes)}{share} of the files: only this "
-            "is counted"
-        )
-    else:
-        reading.log.finish()
-        return True
-    reading.log.finish()
-    return False
-
-
+    key = request.key.removeprefix("$") if request.key else None
+    if key:
+        check_key(key, log_format)
     only = parse_location(request.location) if request.location else None
     locations = list(site.locations)
     if only and only not in locations:
@@ -309,9 +312,6 @@ def _read(reading: Reading) -> bool:
         valid_s=site.valid_s,
         inactive_s=site.inactive_s,
         min_uses=site.min_uses,
-    key = request.key.removeprefix("$") if request.key else None
-    if key:
-        check_key(key, log_format)
         ignore_headers=site.ignore_headers,
         utc_offset_s=_utc_offset_s(),
         **request.more,
@@ -346,6 +346,11 @@ def files_of(request: Request, site: Site) -> list[str]:
         return list(request.files)
     if site.logs:
         return list(site.logs)
+    if site.logs_elsewhere:
+        raise NginxError(
+            f"the configuration logs to {', '.join(site.logs_elsewhere)}, and only nginx knows "
+            "which files these are; name them"
+        )
     if Path(USUAL_PLACE).is_dir():
         return [USUAL_PLACE]
     raise NginxError("which log? Name files or directories, or - for standard input")
@@ -358,11 +363,6 @@ def _utc_offset_s() -> int:
 
 def _follow(request: Request, reading: Reading, show: Callable[[Reading], None]) -> None:
     shown_at = time.monotonic()
-    if site.logs_elsewhere:
-        raise NginxError(
-            f"the configuration logs to {', '.join(site.logs_elsewhere)}, and only nginx knows "
-            "which files these are; name them"
-        )
     try:
         for chunk in reading.logs.chunks():
             if chunk:
@@ -432,8 +432,6 @@ def print_page(page: Page, html: Path | None = None) -> None:
         click.echo(line)
 
 
-def print_json(value: Any, *, one_line: bool = False) -> None:
-    click.echo(json.dumps(value, ensure_ascii=True, indent=None if one_line else 2))
 def show_found(page: Page, facts: dict[str, Any], request: Request) -> None:
     """The facts as JSON, or the page; beside either the HTML file, if one was asked for."""
     if not request.as_json:
@@ -446,3 +444,5 @@ def show_found(page: Page, facts: dict[str, Any], request: Request) -> None:
         write_page(page, request.html)
 
 
+def print_json(value: Any, *, one_line: bool = False) -> None:
+    click.echo(json.dumps(value, ensure_ascii=True, indent=None if one_line else 2))
