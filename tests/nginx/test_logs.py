@@ -310,4 +310,6 @@ def test_a_real_rotation_by_nginx_loses_no_line(proxy: Callable[[str], Nginx]) -
         seen += next(stream)
     assert seen.count(b"\n") == 2
     assert b"/between" in seen
+    assert (logs.rotations, logs.truncations) == (1, 0)
+    assert "was rotated 1 time" in logs.changes()[0]
     stream.close()

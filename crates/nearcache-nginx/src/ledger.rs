@@ -74,7 +74,7 @@ impl Tally {
         self.lock_waits.add(other.lock_waits.requests, other.lock_waits.us);
     }
 
-    fn take(&mut self, request: &Request<'_>, judgement: &Judgement) {
+    pub(crate) fn take(&mut self, request: &Request<'_>, judgement: &Judgement) {
         let count = Count {
             requests: 1,
             bytes: request.bytes,

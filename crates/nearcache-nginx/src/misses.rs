@@ -93,6 +93,13 @@ pub struct Judgement {
     pub differs: u8,
 }
 
+impl Judgement {
+    /// The reason, if it was not served; unknown where the past of its key is not followed.
+    pub fn missed(&self) -> Option<Why> {
+        self.why.or(self.unsampled.then_some(Why::Unknown))
+    }
+}
+
 /// A wait for the lock ends at a look every 500 ms: less is a slow client's.
 const LOCK_LOOKS_US: u64 = 500_000;
 

@@ -5,6 +5,7 @@
 //!            (request.rs)├─> Judgement: why was it not served?  (misses.rs, keys.rs)
 //!                        ├─> Ledger: sums by group and hour  (ledger.rs)
 //!                        ├─> Top: the heaviest URLs  (top.rs)
+//!                        ├─> Recent: the same since the last look  (recent.rs)
 //!                        └─> Lengths of an argument  (lengths.rs)
 //! ```
 //!
@@ -17,6 +18,7 @@ use crate::lengths::{Lengths, Subject};
 use crate::lines::Consumer;
 use crate::locations::{Kind, Locations, PatternError};
 use crate::misses::{Judgement, Misses, Rules, Why};
+use crate::recent::Recent;
 use crate::record::{Field, Record};
 use crate::request::{KeyText, Request};
 use crate::spelling;
@@ -60,6 +62,8 @@ pub struct LogPass {
     ledger: Ledger,
     top: Top,
     lengths: Option<Lengths>,
+    /// Counted only if it is there; who looks puts an empty one in its place.
+    pub recent: Option<Recent>,
     joined: Vec<u8>,
     /// What is counted; all unless it is set.
     pub filter: Filter,
@@ -87,6 +91,7 @@ impl LogPass {
             ledger: Ledger::new(options.utc_offset_s),
             top: Top::default(),
             lengths: options.lengths.map(|(subject, under)| Lengths::new(subject, &under)),
+            recent: None,
             joined: Vec::new(),
             filter: Filter::default(),
             left_out: 0,
@@ -168,7 +173,10 @@ impl LogPass {
         }
         let judgement = self.misses.judge(&request);
         self.ledger.take(&request, group, &judgement);
-        if let Some(why) = judgement.why.or(judgement.unsampled.then_some(Why::Unknown)) {
+        if let Some(recent) = &mut self.recent {
+            recent.take(&request, group, &judgement);
+        }
+        if let Some(why) = judgement.missed() {
             self.count_miss(&request, group, why, &judgement);
         }
         if let Some(lengths) = &mut self.lengths {
@@ -185,6 +193,9 @@ impl LogPass {
         };
         let miss = (why, request.upstream_us());
         self.top.add(request.key, request.target, group, weight, miss);
+        if let Some(recent) = &mut self.recent {
+            recent.take_miss(request, group, weight, miss);
+        }
         for (bit, sum) in self.spellings.iter_mut().enumerate() {
             if judgement.differs & (1 << bit) != 0 {
                 let us = request.upstream_us().saturating_mul(judgement.weight);

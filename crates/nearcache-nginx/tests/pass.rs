@@ -1,8 +1,8 @@
 //! What the pass says of small logs, each a story with one lesson; and that nothing breaks it.
 
 use nearcache_nginx::{
-    CacheValid, Format, Kind, LogPass, Options, Reader, Rules, SPELLING_NAMES, STATUS_NAMES,
-    Subject, Tally, WHY_NAMES,
+    CacheValid, Format, Histogram, Kind, LogPass, Options, Reader, Recent, Rules, SPELLING_NAMES,
+    STATUS_NAMES, Subject, Tally, Top, WHY_NAMES,
 };
 use proptest::prelude::*;
 
@@ -336,12 +336,31 @@ fn check(pass: &LogPass, records: u64) {
     assert_eq!(tally.statuses.len(), STATUS_NAMES.len());
 }
 
+/// Looks add up to everything, and what was looked at is not seen again.
+fn check_looks(pass: &LogPass, looks: &[&Recent]) {
+    let mut seen = Tally::default();
+    for (_, tally) in looks.iter().flat_map(|look| look.by_group()) {
+        seen.merge(tally);
+    }
+    assert_eq!(seen, total(pass));
+    let timed = |times: &Histogram| times.buckets().iter().map(|b| b.count).sum::<u64>();
+    let timed: u64 = looks.iter().map(|look| timed(&look.served) + timed(&look.missed)).sum();
+    assert!(timed <= seen.count().requests);
+    let missed = |top: &Top| top.heaviest(usize::MAX).0.iter().map(|e| e.requests).sum::<u64>();
+    assert_eq!(looks.iter().map(|look| missed(&look.top)).sum::<u64>(), missed(pass.top()));
+}
+
 fn feed(format: &str, log: &[u8]) {
     let mut reader = Reader::new(Format::compile(format, None).unwrap());
     let mut pass = LogPass::new(everything()).unwrap();
-    reader.feed(log, &mut pass);
+    pass.recent = Some(Recent::default());
+    let (before, after) = log.split_at(log.len() / 2);
+    reader.feed(before, &mut pass);
+    let earlier = pass.recent.replace(Recent::default()).unwrap();
+    reader.feed(after, &mut pass);
     reader.finish(&mut pass);
     check(&pass, reader.lines - reader.bad);
+    check_looks(&pass, &[&earlier, pass.recent.as_ref().unwrap()]);
     pass.top().heaviest(10);
 }
 

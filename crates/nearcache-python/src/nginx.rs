@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearcache_nginx::{
-    ANY_GROUP, ByStatus, CacheValid, Count, Field, Filter, Format, KeyText, Kind, Lengths, LogPass,
-    Options, PatternError, Reader, Rules, SPELLING_NAMES, STATUS_NAMES, Subject, Sum, Tally,
-    WHY_NAMES,
+    ANY_GROUP, ByStatus, CacheValid, Count, Field, Filter, Format, Histogram, KeyText, Kind,
+    Lengths, LogPass, Options, PatternError, Reader, Recent, Rules, SPELLING_NAMES, STATUS_NAMES,
+    Subject, Sum, Tally, Top, WHY_NAMES,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -68,7 +68,7 @@ impl NginxLog {
     #[pyo3(signature = (
         log_format, *, key=None, locations=vec![], groups=vec![], argument=None, path_part=None,
         under="", ttl_s=None, valid_s=None, inactive_s=None, min_uses=1, ignore_headers=vec![],
-        max_keys=900_000, max_groups=10_000, utc_offset_s=0
+        max_keys=900_000, max_groups=10_000, utc_offset_s=0, watched=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
@@ -88,6 +88,7 @@ impl NginxLog {
         max_keys: usize,
         max_groups: usize,
         utc_offset_s: i32,
+        watched: bool,
     ) -> PyResult<NginxLog> {
         let refused = |message: String| error(py, &NGINX_ERROR, message);
         let lifetimes = valid_s.iter().flat_map(|by_status| by_status.values().copied());
@@ -114,7 +115,8 @@ impl NginxLog {
             lengths: subject(argument, path_part)?.map(|subject| (subject, under.to_owned())),
             utc_offset_s: i64::from(utc_offset_s),
         };
-        let pass = LogPass::new(options).map_err(|error| refused(error.to_string()))?;
+        let mut pass = LogPass::new(options).map_err(|error| refused(error.to_string()))?;
+        pass.recent = watched.then(Recent::default);
         Ok(NginxLog { state: Mutex::new(State { reader: Reader::new(format), pass }), locations })
     }
 
@@ -154,6 +156,15 @@ impl NginxLog {
 
     fn finish(&self, py: Python<'_>) {
         py.detach(|| self.state_detached().end_line());
+    }
+
+    fn take_recent<'py>(&self, py: Python<'py>) -> Dict<'py> {
+        let mut state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let Some(recent) = &mut state.pass.recent else {
+            return Err(PyValueError::new_err("only of NginxLog(..., watched=True)"));
+        };
+        let recent = std::mem::take(recent);
+        recent_news(py, &state, &recent)
     }
 
     fn result<'py>(&self, py: Python<'py>) -> Dict<'py> {
@@ -313,6 +324,58 @@ fn about_sums(
     result.set_item("hours", hours)
 }
 
+/// As `NginxRecent` has it.
+fn recent_news<'py>(py: Python<'py>, state: &State, recent: &Recent) -> Dict<'py> {
+    let State { reader, pass } = state;
+    let news = PyDict::new(py);
+    news.set_item("lines", reader.lines)?;
+    news.set_item("bad", reader.bad)?;
+    news.set_item("says", said(py, pass.said)?)?;
+    news.set_item("fetch_from", fetch_from(pass))?;
+    news.set_item("key_rate", 1.0 / pass.misses().keys.weight() as f64)?;
+    news.set_item("first_us", recent.first_us)?;
+    news.set_item("last_us", recent.last_us)?;
+    let mut total = Tally::default();
+    let groups = PyList::empty(py);
+    for (number, tally) in recent.by_group() {
+        total.merge(tally);
+        groups.append(recent_group(py, pass, number, tally)?)?;
+    }
+    news.set_item("total", tally(py, &total)?)?;
+    news.set_item("groups", groups)?;
+    let (of_all, by_location) = fetches_so_far(pass);
+    news.set_item("fetch_us", of_all)?;
+    news.set_item("location_fetch_us", by_location)?;
+    news.set_item("served_took_us", fetches(&recent.served))?;
+    news.set_item("missed_took_us", fetches(&recent.missed))?;
+    news.set_item("ranked_by", pass.ranked_by.map_or("requests", |by| by.name()))?;
+    news.set_item("top", top(py, &recent.top)?)?;
+    Ok(news)
+}
+
+type Times = Vec<(u64, u64)>;
+
+/// Of everything, and of each location.
+fn fetches_so_far(pass: &LogPass) -> (Times, Vec<Times>) {
+    let by_location = pass.by_location();
+    let mut of_all = Histogram::default();
+    by_location.iter().for_each(|tally| of_all.merge(&tally.fetches));
+    (fetches(&of_all), by_location.iter().map(|tally| fetches(&tally.fetches)).collect())
+}
+
+fn recent_group<'py>(py: Python<'py>, pass: &LogPass, number: usize, recent: &Tally) -> Dict<'py> {
+    let group = &pass.groups().table()[number];
+    let dict = tally(py, recent)?;
+    dict.set_item("number", number)?;
+    dict.set_item("name", lossy(&group.name))?;
+    dict.set_item("location", group.location)?;
+    if !recent.fetches.buckets().is_empty() {
+        // What a fetch takes is known from all of them.
+        dict.set_item("fetch_us", fetches(&pass.ledger().by_group()[number].fetches))?;
+    }
+    Ok(dict)
+}
+
 fn group_number(group: u32) -> i64 {
     if group == ANY_GROUP { -1 } else { i64::from(group) }
 }
@@ -325,13 +388,16 @@ fn tally<'py>(py: Python<'py>, tally: &Tally) -> Dict<'py> {
             statuses.set_item(name, count(py, of_status)?)?;
         }
     }
-    let fetches: Vec<_> = tally.fetches.buckets().iter().map(|b| (b.mean_us(), b.count)).collect();
     dict.set_item("statuses", statuses)?;
     dict.set_item("cacheable", tally.cacheable)?;
-    dict.set_item("fetch_us", fetches)?;
+    dict.set_item("fetch_us", fetches(&tally.fetches))?;
     dict.set_item("why", sums(py, &WHY_NAMES, &tally.why)?)?;
     dict.set_item("lock_waits", sum(py, &tally.lock_waits, "waited_us")?)?;
     Ok(dict)
+}
+
+fn fetches(histogram: &Histogram) -> Times {
+    histogram.buckets().iter().map(|bucket| (bucket.mean_us(), bucket.count)).collect()
 }
 
 fn count<'py>(py: Python<'py>, count: &Count) -> Dict<'py> {
@@ -361,8 +427,16 @@ fn sum<'py>(py: Python<'py>, sum: &Sum, unit: &str) -> Dict<'py> {
 
 fn about_urls(pass: &LogPass, result: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = result.py();
-    let (entries, error) = pass.top().heaviest(TOP);
-    let top = PyList::empty(py);
+    result.set_item("ranked_by", pass.ranked_by.map_or("requests", |by| by.name()))?;
+    result.set_item("top", top(py, pass.top())?)?;
+    result.set_item("spellings", sums(py, &SPELLING_NAMES, &pass.spellings)?)?;
+    result.set_item("lengths", pass.lengths().map(|found| lengths(py, found)).transpose()?)?;
+    result.set_item("keys", keys(py, pass)?)
+}
+
+fn top<'py>(py: Python<'py>, top: &Top) -> PyResult<Bound<'py, PyList>> {
+    let (entries, error) = top.heaviest(TOP);
+    let list = PyList::empty(py);
     for entry in entries {
         let why = PyDict::new(py);
         for (name, requests) in
@@ -378,13 +452,9 @@ fn about_urls(pass: &LogPass, result: &Bound<'_, PyDict>) -> PyResult<()> {
         dict.set_item("requests", entry.requests)?;
         dict.set_item("upstream_us", entry.upstream_us)?;
         dict.set_item("why", why)?;
-        top.append(dict)?;
+        list.append(dict)?;
     }
-    result.set_item("ranked_by", pass.ranked_by.map_or("requests", |by| by.name()))?;
-    result.set_item("top", top)?;
-    result.set_item("spellings", sums(py, &SPELLING_NAMES, &pass.spellings)?)?;
-    result.set_item("lengths", pass.lengths().map(|found| lengths(py, found)).transpose()?)?;
-    result.set_item("keys", keys(py, pass)?)
+    Ok(list)
 }
 
 fn lengths<'py>(py: Python<'py>, found: &Lengths) -> Dict<'py> {

@@ -17,6 +17,8 @@
     logs.py        access logs as bytes: unpack.py, follow.py; formats.py: how to read them
     ledger.py      what a cache saves (savings.py) and costs; misses.py: why it is missed;
                    queries.py: lengths; site.py: what a configuration says about a log
+    watch.py       a log while it is written: tail.py reads it, fading.py forgets, and
+                   watch_screen.py draws it
     whatif.py      what other rules would bring; whatif_rules.py: rules, whatif_curves.py: points
     text.py        findings as tables of text; html.py: as a page
     lint/          what is wrong with it; generate/: one that is right

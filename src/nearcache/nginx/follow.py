@@ -46,6 +46,18 @@ class Follower:
         self._begun = rest
         return whole + newline
 
+    def skip(self, keep_bytes: int) -> bytes:
+        """Passes over what is there, but for a last line that is not ended yet.
+
+        Gives the whole lines in the last ``keep_bytes`` of what is passed over.
+        """
+        end = os.fstat(self.descriptor).st_size
+        start = max(0, end - keep_bytes)
+        lines, newline, _begun = _read_between(self.descriptor, start, end).rpartition(b"\n")
+        lines += newline
+        self._position = os.lseek(self.descriptor, start + len(lines), os.SEEK_SET)
+        return lines[lines.find(b"\n") + 1 :] if start else lines
+
     def close(self) -> None:
         os.close(self.descriptor)
         if self._next is not None:
@@ -90,8 +102,16 @@ class Follower:
         return begun + b"\n" if begun else b""
 
 
+def _read_between(descriptor: int, start: int, end: int) -> bytes:
+    pieces = []
+    while start < end and (piece := os.pread(descriptor, min(CHUNK_BYTES, end - start), start)):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
 def follow(
-    followers: Sequence[Follower], pause: Callable[[float], None] = time.sleep
+    followers: Sequence[Follower], pause: Callable[[float], object] = time.sleep
 ) -> Iterator[bytes]:
     """What comes in all of them, for ever. An empty chunk, then a pause: nothing is new."""
     try:

@@ -14,11 +14,13 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from nearcache.errors import NginxError
 from nearcache.nginx.follow import Follower, follow
+from nearcache.nginx.text import plural
 from nearcache.nginx.unpack import Raw, chunks_of
 
 STDIN = "-"
@@ -49,9 +51,12 @@ class Logs:
         self.notes: list[str] = []
         """What was left out on purpose, and why."""
         self.files_read = 0
+        self.pause: Callable[[float], object] = time.sleep
+        """How to wait for more; to be set before anything is read."""
         self.names = in_order_of_time(self._without_doubles(self._expanded(given)))
         """What is read, in this order."""
         self._followed = {rotation(name)[0]: name for name in self.names} if following else {}
+        self._followers: list[Follower] = []
         self._ahead: list[bytes] = []
         self._done_bytes = 0
         self._raw: Raw | None = None
@@ -68,6 +73,45 @@ class Logs:
     def read_bytes(self) -> int:
         """How far it has come in the files as they lie on the disk."""
         return self._done_bytes + (self._raw.read_bytes if self._raw else 0)
+
+    @property
+    def rotations(self) -> int:
+        """How often another file took the place of one that was followed."""
+        return sum(each.rotations for each in self._followers)
+
+    @property
+    def truncations(self) -> int:
+        """How often one was cut while it was followed: what ``copytruncate`` does."""
+        return sum(each.truncations for each in self._followers)
+
+    def changes(self) -> list[str]:
+        """What became of each file while it was followed, for people; empty if nothing did."""
+        return [
+            f"{each.path} was rotated {plural(each.rotations, 'time')} and truncated "
+            f"{plural(each.truncations, 'time')} while it was followed; reading went on"
+            for each in self._followers
+            if each.rotations or each.truncations
+        ]
+
+    def skip_to_end(self, keep_bytes: int) -> list[bytes]:
+        """Following, before anything else: only what comes from now on is read.
+
+        Gives what is passed over of each log, as whole lines: the last ``keep_bytes`` of it.
+
+        Raises NginxError if there is nothing to follow.
+        """
+        for name in self._followed.values():
+            raw = self._open(name)
+            if raw and raw.packing:
+                self.troubles.append(f"{_shown(name)} is packed: nginx writes nothing to it")
+            elif raw:
+                self._follow(name, raw)
+            if raw:
+                raw.close()
+        if not self._followers:
+            raise NginxError("; ".join(self.troubles) or "no log to follow")
+        self._stream = follow(self._followers, self.pause)
+        return [each.skip(keep_bytes) for each in self._followers]
 
     def peek(self) -> bytes:
         """The first lines, which :meth:`chunks` gives again; empty if there is nothing.
@@ -93,19 +137,21 @@ class Logs:
             raise NginxError("; ".join(self.troubles))
 
     def _chunks(self) -> Iterator[bytes]:
-        followers = []
         for name in self.names:
             raw = self._open(name)
             if raw is None:
                 continue
             if name in self._followed.values() and name != STDIN and not raw.packing:
-                followers.append(Follower(name, os.dup(raw.descriptor)))
-                self.files_read += 1
+                self._follow(name, raw)
             else:
                 yield from self._file(name, raw)
             raw.close()
-        if followers:
-            yield from follow(followers)
+        if self._followers:
+            yield from follow(self._followers, self.pause)
+
+    def _follow(self, name: str, raw: Raw) -> None:
+        self._followers.append(Follower(name, os.dup(raw.descriptor)))
+        self.files_read += 1
 
     def _file(self, name: str, raw: Raw) -> Iterator[bytes]:
         self._raw = raw

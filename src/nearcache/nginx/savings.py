@@ -69,6 +69,11 @@ class Fetches:
         return self.quantile(chance.betavariate(shape, shape))
 
 
+def priced_by(group: Fetches, location: Fetches, total: Fetches) -> Fetches:
+    """Whose median is the price of a group's answers: its own fetches', or lent ones'."""
+    return next((each for each in (group, location) if each.count), total)
+
+
 class Savings:
     """What the cache saved, by group, location and hour. Only for logs that have times."""
 
@@ -85,10 +90,9 @@ class Savings:
             fetches = Fetches(group["fetch_us"])
             if not fetches.count:
                 self.borrowed_requests += requests
-                fetches = locations[group["location"]]
             elif fetches.count < FEW:
                 self.thin_requests += requests
-            self._fetches.append(fetches if fetches.count else total)
+            self._fetches.append(priced_by(fetches, locations[group["location"]], total))
         self.known = total.count > 0
         """False if nothing was fetched: then nobody knows what a fetch takes."""
         self._prices = [each.median if each.count else 0.0 for each in self._fetches]

@@ -12,6 +12,7 @@ VERBS = {
     "misses": "Say why requests miss the cache, which, and what would buy most.",
     "queries": "Report how long the values of an argument are: what a rule of length would do.",
     "whatif": "Say what other rules would bring, by replaying logs through a model of nginx.",
+    "watch": "Show hits, misses and seconds saved live, while nginx writes its log.",
     "inspect": "Show what a cache directory holds: entries, variants, RAM, duplicate bodies.",
     "purge": "Purge URLs or keys, all variants, without a module; with a receipt.",
     "agent": "Purge the caches of this host for sites on others: signed requests.",

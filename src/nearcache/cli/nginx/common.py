@@ -92,14 +92,23 @@ def log_options(command: Command) -> Command:
                      help="With --follow: show anew after so many seconds."),
         click.option("--follow", is_flag=True,
                      help="Go on with what nginx writes, through rotations; Ctrl-C ends it."),
+        click.option("--until", metavar="TIME", callback=moment, help="Only requests before."),
+        click.option("--since", metavar="TIME", callback=moment,
+                     help="Only requests from then on: 2026-11-21, 2026-11-21T08:30, or 6h ago."),
+        which_logs,
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def which_logs(command: Command) -> Command:
+    """Files, how to read them, and which sites of them: what ``watch`` takes, too."""
+    for decorate in (
         click.option("--group", "groups", multiple=True, metavar="REGEX=NAME", callback=_group,
                      help="Requests that match are one URL group. May be given several times."),
         click.option("--location", metavar="LOCATION",
                      help="Only this location, written as in nginx: /api/, '= /', '~ \\.png$'."),
         click.option("--host", help="Only requests for this host."),
-        click.option("--until", metavar="TIME", callback=moment, help="Only requests before."),
-        click.option("--since", metavar="TIME", callback=moment,
-                     help="Only requests from then on: 2026-11-21, 2026-11-21T08:30, or 6h ago."),
         click.option("--key", metavar="VARIABLE",
                      help="The variable of the log that holds the cache key."),
         click.option("--config", metavar="FILE", type=click.Path(allow_dash=True),
@@ -162,6 +171,8 @@ class Reading:
             "bad": result["bad"],
             "bad_examples": [{"line": n, "text": text} for n, text in result["bad_examples"]],
             "backwards": result["backwards"],
+            "rotations": self.logs.rotations,
+            "truncations": self.logs.truncations,
             "key": result["keys"]["text"],
             "key_rate": result["keys"]["rate"],
             "cannot_tell": [
@@ -177,6 +188,7 @@ class Reading:
         yield f"log format: {self.format.name}, {self.format.chosen}"
         yield from self.site.notes
         yield from self.logs.notes
+        yield from self.logs.changes()
         if result["left_out"]:
             yield f"{plural(result['left_out'], 'request')} left out, as asked"
         if result["bad"]:
