@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import takewhile
 from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -74,12 +75,8 @@ class WhyUncacheableMiddleware:
 
 def _warn_unless_first(middleware: type) -> None:
     name = f"{middleware.__module__}.{middleware.__qualname__}"
-    before = (
-        settings.MIDDLEWARE[: settings.MIDDLEWARE.index(name)]
-        if name in settings.MIDDLEWARE
-        else []
-    )
-    if before:
+    before = list(takewhile(lambda each: each != name, settings.MIDDLEWARE))
+    if before and name in settings.MIDDLEWARE:
         logger.warning("%s does not see what %s do; put it first", name, ", ".join(before))
 
 
@@ -160,15 +157,13 @@ def _kind_of_cookie(name: str, seen: Seen) -> str:
 
 
 def _vary(response: HttpResponseBase, seen: Seen, told: set[str]) -> Iterator[str]:
+    readers = [kind for kind in ("session", "csrf") if kind in seen.first]
     for word in sorted(words_of(response.get("Vary", "")) & set(SPLITS)):
-        kinds = (
-            [kind for kind in ("session", "csrf") if kind in seen.first] if word == "cookie" else []
-        )
         place = seen.who_wrote("vary", word)
         # Django's middleware writes Vary for who read the session; a decorator for its view.
-        if kinds and " around " not in place:
-            if not told & {*kinds, "session changed"}:
-                yield f"Vary: {word.title()}: {_cause(kinds[0], seen)}"
+        if word == "cookie" and readers and " around " not in place:
+            if not told & {*readers, "session changed"}:
+                yield f"Vary: Cookie: {_cause(readers[0], seen)}"
         elif f"vary {word}" not in told:
             yield f"Vary: {word.title()}: {place or 'unknown'}"
 

@@ -90,10 +90,15 @@ def note(kind: str) -> None:
 def note_session() -> None:
     seen = _seen.get()
     if seen is not None and "session" not in seen.first:
-        layer = list(_layer(sys._getframe(1)))
-        # django.contrib.auth.middleware: what request.user and request.auser evaluate
-        seen.read_user = any(frame.f_code.co_name in {"get_user", "auser"} for frame in layer)
-        seen.first["session"] = place_of(sys._getframe(1))
+        here = sys._getframe(1)
+        seen.read_user = any(_is_djangos_user(frame) for frame in _layer(here))
+        seen.first["session"] = place_of(here)
+
+
+def _is_djangos_user(frame: FrameType) -> bool:
+    """Is this what request.user and request.auser evaluate?"""
+    code = frame.f_code
+    return code.co_name in {"get_user", "auser"} and code.co_filename.startswith(DJANGO)
 
 
 def note_header(name: str, value: str) -> None:
