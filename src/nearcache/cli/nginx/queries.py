@@ -74,16 +74,17 @@ def _show(reading: Reading, request: Request, what: str, points: list[int], more
     result = reading.result
     assert result["lengths"] is not None
     found = queries(result["lengths"], what, points)
+    nothing = f"none of {result['lines']:,} lines has {what}"
     if not found.requests and not request.follow:
-        raise NginxError(
-            f"none of {result['lines']:,} lines has {what}; see --arg, --path-part and --under"
-        )
+        raise NginxError(f"{nothing}; see --arg, --path-part and --under")
     says = result["says"]
     shown = page(found, has_times=says["upstream_time"], has_status=says["cache_status"])
     shown = replace(shown, notes=[*shown.notes, *reading.notes(result)])
     if request.as_json:
         about = {"verb": "queries", "schema": 1, "log": reading.about(result)}
         print_json(about | found.as_json(), one_line=request.follow)
+    elif not found.requests:
+        click.echo(f"{nothing} yet")
     else:
         click.echo(seed_report(found))
         if more:
