@@ -8,6 +8,8 @@
     processes.py  rows that need several processes
     space.py      bytes per item
     page.py       all of it as docs/benchmarks.md
+    nginx_doctor.py  the rows of the nginx doctor; nginx_input.py: logs and directories for them,
+                  nginx_page.py: docs/benchmarks-nginx.md
 
 All rows but those of ``processes.py`` run in one process pinned to one core. No row
 is a test: a busy machine must not fail a build.

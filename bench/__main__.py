@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench import crowds, over_redis, peers, rows
+from bench import crowds, nginx_doctor, nginx_page, over_redis, peers, rows
 from bench.page import page
 from nearcache.lab.machine import describe_machine, describe_versions
 from nearcache.lab.servers import Servers
 
-PARTS = ["memory", "redis", "crowds"]
+CACHES = ["memory", "redis", "crowds"]
+PARTS = [*CACHES, "nginx"]
 
 
 def main() -> None:
@@ -23,10 +24,28 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--page", type=Path, help="also write them as a Markdown page")
     parser.add_argument("--only", choices=PARTS, help="measure this part alone")
+    parser.add_argument("--log", type=Path, help="nginx: a combined log to repeat [made lines]")
+    parser.add_argument("--quick", action="store_true", help="nginx: tiny sizes, to try the bench")
     arguments = parser.parse_args()
+    if arguments.quick and arguments.only != "nginx":
+        parser.error("--quick is for --only nginx")
     parts = [arguments.only] if arguments.only else PARTS
     cores = sorted(os.sched_getaffinity(0))
     results: list[dict[str, Any]] = []
+    if set(parts) & set(CACHES):
+        of_caches(parts, cores, results)
+    if "nginx" in parts:
+        os.sched_setaffinity(0, {cores[-1]})
+        of_nginx(arguments.log, arguments.quick, results)
+        os.sched_setaffinity(0, set(cores))
+    machine = describe_machine() | describe_versions()
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"machine": machine, "rows": results}, indent=1))
+    if arguments.page:
+        arguments.page.write_text(page(machine, results))
+
+
+def of_caches(parts: list[str], cores: list[int], results: list[dict[str, Any]]) -> None:
     with (
         peers.directory() as where,
         Servers(where, cores[-1]) as pinned,
@@ -48,11 +67,20 @@ def main() -> None:
         os.sched_setaffinity(0, set(cores))
         if "memory" in parts:
             in_several(where, cores, results)
-    machine = describe_machine() | describe_versions()
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"machine": machine, "rows": results}, indent=1))
-    if arguments.page:
-        arguments.page.write_text(page(machine, results))
+
+
+def of_nginx(log: Path | None, quick: bool, results: list[dict[str, Any]]) -> None:
+    if quick:
+        print("tiny sizes: these figures mean nothing")
+    sizes = nginx_doctor.Sizes.quick() if quick else nginx_doctor.Sizes()
+    shown = None
+    with peers.directory() as where:
+        for row in nginx_doctor.rows(where, log, sizes):
+            if row.table != shown:
+                print(f"\n{row.table}")
+                shown = row.table
+            print(nginx_page.line(row), flush=True)
+            results.append(dataclasses.asdict(row))
 
 
 def table(measured: Iterable[rows.Row], results: list[dict[str, Any]]) -> None:

@@ -1,11 +1,12 @@
-"""Two callables, interleaved in random order; the ratio of their times, with its interval."""
+"""Callables, interleaved in random order; for two, the ratio of their times with its interval."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from nearcache.lab.stats import Effect, effect_of
@@ -16,6 +17,11 @@ ROUND_NS = 15_000_000  # long enough for the clock, short enough for many rounds
 Work = Callable[[int], None]
 """Does an operation that many times."""
 
+Arm = Callable[[], float]
+"""Does its work once more; how long an operation took, in nanoseconds."""
+
+Points = dict[int, float]
+"""What an arm took, by round."""
 
 Clock = Callable[[], int]
 """Nanoseconds: of the wall, or of this process's CPU."""
@@ -40,14 +46,9 @@ def compare(
     clock_ns: Clock = time.perf_counter_ns,
 ) -> Comparison:
     """How many times longer the peer takes for the same work."""
-    rng = random.Random(seed)
     works = {"ours": (ours, _count_for(ours)), "peer": (peer, _count_for(peer))}
-    points: dict[str, dict[int, float]] = {"ours": {}, "peer": {}}
-    for number in range(rounds):
-        names = list(works)
-        rng.shuffle(names)
-        for name in names:
-            points[name][number] = _time_ns(*works[name], clock_ns)
+    arms = {name: partial(_time_ns, *work, clock_ns) for name, work in works.items()}
+    points = interleaved(arms, rounds, seed)
     effect = effect_of({0: points["peer"]}, {0: points["ours"]})
     assert effect is not None
     return Comparison(
@@ -55,6 +56,18 @@ def compare(
         peer_ns=median(points["peer"].values()),
         effect=effect,
     )
+
+
+def interleaved(arms: Mapping[str, Arm], rounds: int, seed: int = 1) -> dict[str, Points]:
+    """Every arm once in each round, in an order drawn anew."""
+    rng = random.Random(seed)
+    points: dict[str, Points] = {name: {} for name in arms}
+    for number in range(rounds):
+        names = list(arms)
+        rng.shuffle(names)
+        for name in names:
+            points[name][number] = arms[name]()
+    return points
 
 
 def _time_ns(work: Work, count: int, clock_ns: Clock = time.perf_counter_ns) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bench import nginx_page
+
 HEAD = """# Benchmarks
 
 Made by `python -m bench --page docs/benchmarks.md`; do not edit. These are ratios on one machine;
@@ -33,8 +35,15 @@ CROWDS = {
 
 
 def page(machine: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> str:
-    """The page: machine, ratios, and the rows of several processes."""
-    return "\n".join([HEAD, *_machine(machine), *_ratios(results), *_others(results), ""])
+    """The page: machine, ratios, the rows of several processes; then the doctor of nginx."""
+    of_nginx = [row for row in results if "table" in row]
+    of_caches = [row for row in results if "table" not in row]
+    parts = []
+    if of_caches:
+        parts = [HEAD, *_machine(machine), *_ratios(of_caches), *_others(of_caches), ""]
+    if of_nginx:
+        parts += [nginx_page.section(of_nginx, "\n".join(_machine(machine)))]
+    return "\n".join(parts)
 
 
 def _machine(machine: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,96 @@
+"""The rows of the nginx doctor, as lines of a terminal and as Markdown.
+
+docs/benchmarks-nginx.md is made by `python -m bench --only nginx --page FILE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from bench.nginx_doctor import Missing, Ratio, Row
+
+HEAD = """# Benchmarks of the nginx doctor
+
+Made by `python -m bench --only nginx --page docs/benchmarks-nginx.md`; do not edit. These are
+figures of one machine; the same with `--log FILE` measures yours, on lines of your log.
+
+Method: everything on one core, all arms of a table in turns in random order, nine rounds after one
+for nothing; medians with their 95 % bootstrap interval, and ratios of the same rounds. All files
+are in memory (tmpfs), so no disk is measured. Every answer is checked: lines read, requests
+replayed, the entry gone. Nothing asks a network or a database of places.
+
+Log: `nearcache nginx report --json` and GoAccess (`--log-format=COMBINED --no-global-config
+--no-progress -o FILE.json`) are whole processes, with Python's start in ours. They answer other
+questions: GoAccess counts visitors, referrers, browsers and systems, ours URL groups, repeats and
+the heaviest URLs; both read every line. Few lines repeated have few URLs, which suits both.
+`wc -l` is what reading alone costs. GoAccess is Debian's package.
+
+Replay: a log that was read is replayed under three sets of rules, each by one call from Python;
+reading the log for it is a row of its own.
+
+Purge: one URL that is known, of a directory as nginx fills it. "Python" is `Purger.purge_key` with
+known `levels`; the processes include Python's start, which is a row of its own. `purge URL` first
+learns from the directory how keys are made. "find, grep, rm" is
+`find DIR -type f -print0 | xargs -0 grep -lFx 'KEY: URL' | xargs rm`; where the directory is not in
+memory, it takes what the disk takes.
+"""
+NO_FIGURES = "No figures are kept here yet: run the command above on a machine that is idle."
+
+
+def line(row: Row) -> str:
+    """For a terminal."""
+    match row:
+        case Missing():
+            return f"  NOT MEASURED: {row.missing}"
+        case Ratio():
+            promised = f"  promised {row.promised:g}" if row.promised else ""
+            below = "  BELOW" if row.ratio < row.promised else ""
+            times = f"{row.ratio:.2f}x ({row.low:.2f}-{row.high:.2f})"
+            return f"  {row.against} over {row.name}: {times}{promised}{below}"
+    each = f"{row.per_second:,.0f}/s" if row.count > 1 else ""
+    interval = f"({_time(row.low)}-{_time(row.high)})"
+    promised = f"  promised {_promise(row.at_least, row.count)}" if row.at_least else ""
+    below = "  BELOW" if row.per_second < row.at_least else ""
+    shown = f"  {row.name:<28} {_time(row.seconds):>8} {interval:<20} {each:>13}{promised}{below}"
+    return shown.rstrip()
+
+
+def section(results: Sequence[Mapping[str, Any]], machine: str) -> str:
+    """Head and tables. ``results`` are rows as dicts; without any, it says so."""
+    tables = groupby(results, lambda row: row["table"])
+    drawn = [text for table, found in tables for text in _table(table, list(found))]
+    return "\n".join([HEAD, machine, *drawn] if drawn else [HEAD, NO_FIGURES, ""])
+
+
+def _table(table: str, found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"## {table[0].upper()}{table[1:]}\n"
+    yield from (f"Not measured: {row['missing']}\n" for row in found if "missing" in row)
+    yield "| | median | 95 % | per second | promised |"
+    yield "|---|---:|---|---:|---:|"
+    yield from (_cells(row) for row in found if "seconds" in row)
+    yield ""
+    for row in found:
+        if "ratio" in row:
+            promised = f"; promised {row['promised']:g}" if row["promised"] else ""
+            interval = f"{row['low']:.2f}\u2013{row['high']:.2f}"
+            times = f"**{row['ratio']:.2f}** times ({interval}{promised})"
+            yield f"- {row['against']}, over {row['name']}: {times}."
+    yield ""
+
+
+def _cells(row: Mapping[str, Any]) -> str:
+    count, at_least = row["count"], row["at_least"]
+    each = f"{count / row['seconds']:,.0f}" if count > 1 else ""
+    interval = f"{_time(row['low'])}\u2013{_time(row['high'])}"
+    promised = _promise(at_least, count) if at_least else ""
+    return f"| {row['name']} | {_time(row['seconds'])} | {interval} | {each} | {promised} |"
+
+
+def _promise(per_second: float, count: int) -> str:
+    return f"{per_second:,.0f}/s" if count > 1 else f"{_time(1 / per_second)}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
