@@ -59,6 +59,11 @@ def test_of_several_formats_the_one_that_says_most_is_read(logs: Path) -> None:
     assert "not counted" not in said
 
 
+def test_a_forecast_is_made_from_these_logs_too(logs: Path) -> None:
+    result = CliRunner().invoke(main, ["nginx", "whatif", str(logs), "--anyway", "--ttl", "1h"])
+    assert "all.log is left out" in words(result), result.output
+
+
 def test_a_log_that_was_named_and_left_out_is_the_exit_code(logs: Path) -> None:
     result = report(logs / "all.log", logs / "cache.log")
     assert result.exit_code == 1

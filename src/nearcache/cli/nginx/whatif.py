@@ -239,18 +239,21 @@ def _today(given: dict[str, Any]) -> Today:
 
 def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str]:
     from nearcache._core import NginxTrace
-    from nearcache.nginx.formats import choose
-    from nearcache.nginx.logs import Logs
+    from nearcache.nginx.alike import open_logs
+    from nearcache.nginx.formats import check_key, choose
     from nearcache.nginx.site import Site, site_of
 
     found = given.get("configuration")
     site = site_of(found, given["host"]) if found else Site()
-    logs = Logs(files_of(Request(files=given["files"]), site))
+    files = files_of(Request(files=given["files"]), site)
+    logs = open_logs(files, given["log_format"], site.formats, named=given["files"])
     beginning = logs.peek()
     if not beginning:
         raise NginxError("; ".join(logs.troubles) or f"{', '.join(logs.names)}: no lines")
     log_format = choose(given["log_format"], site.formats, beginning)
     variable = given["key_variable"]
+    if variable:
+        check_key(variable.removeprefix("$"), log_format)
     trace = NginxTrace(
         log_format.text,
         key=variable.removeprefix("$") if variable else site.key_variable,
