@@ -98,6 +98,13 @@ def test_logs_of_one_format_are_all_read(logs: Path) -> None:
     assert sorted(open_logs(names, None, {}).names) == sorted(names)
 
 
+def test_nothing_is_taken_out_of_pipes_to_look_at_it(logs: Path) -> None:
+    log = f"<(cat {logs}/all.log)"
+    command = f"{sys.executable} -m nearcache nginx report {log} {log}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert "of 40 requests" in done.stdout, done.stderr
+
+
 def test_a_log_that_is_just_being_packed_is_read_once(tmp_path: Path) -> None:
     plain, packed = tmp_path / "access.log.1", tmp_path / "access.log.1.gz"
     plain.write_text("".join(COMBINED.format(n) for n in range(20)))

@@ -10,6 +10,8 @@ Not here: which format a log has (``formats.py``), and reading it (``logs.py``).
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -52,7 +54,7 @@ def open_logs(
     """
     whole = Logs(given, following=following)
     bases = list(dict.fromkeys(rotation(name)[0] for name in whole.names))
-    if log_format is not None or len(bases) < 2 or STDIN in whole.names:
+    if log_format is not None or len(bases) < 2 or any(map(_is_read_once, whole.names)):
         return whole
     seen = [_looked_at(base, whole.names, configured) for base in bases]
     best = max((each.format for each in seen if each.format), key=_says, default=None)
@@ -72,6 +74,14 @@ def open_logs(
         is_named = not set(each.files).isdisjoint(named)
         (kept.troubles if is_named else kept.notes).append(_why_left_out(each, best))
     return kept
+
+
+def _is_read_once(name: str) -> bool:
+    """Standard input, or a shell's ``<(zcat ...)``: what is looked at there is gone."""
+    try:
+        return name == STDIN or stat.S_ISFIFO(os.stat(name).st_mode)
+    except OSError:
+        return False
 
 
 def _looked_at(base: str, names: Sequence[str], configured: Mapping[str, str]) -> _Log:
