@@ -1,4 +1,8 @@
-"""A load that two nginx can be given alike: who asks for what, and when, from a seed."""
+"""A load that several nginx are given alike: who asks for what, and when, from a seed.
+
+All get each request at the same moment, from one thread with a connection to each. So a busy
+machine delays it for all of them, and they still have one load.
+"""
 
 from __future__ import annotations
 
@@ -10,41 +14,63 @@ from http.client import HTTPConnection
 
 Plan = Sequence[tuple[float, str]]  # (seconds after the begin, target)
 CONNECTIONS = 16  # some wait at a lock while others send
-LATE_S = 0.05
+CALM = (0.15, 0.75)
+"""The part of each second in which requests are sent. nginx counts lifetimes in whole seconds: of
+two requests about the turn of a second each nginx may put one into another."""
+TURN = 0.78
+"""When in a second to start an nginx whose manager shall wake while nobody asks."""
+NUMBER = "X-Number"
+"""The header that says which request of the plan it is."""
 
 
-def zipf(requests: int, keys: int, seconds: float, exponent: float = 0.9, seed: int = 1) -> Plan:
-    """Targets by Zipf's law, moments by Poisson's."""
+def zipf(requests: int, keys: int, seconds: int, exponent: float = 0.9, seed: int = 1) -> Plan:
+    """Targets by Zipf's law, moments at random in the calm part of each second."""
     chance = random.Random(seed)
     weights = [1 / rank**exponent for rank in range(1, keys + 1)]
     picks = chance.choices(range(keys), weights, k=requests)
-    moments = sorted(chance.uniform(0, seconds) for _ in range(requests))
+    moments = sorted(chance.randrange(seconds) + chance.uniform(*CALM) for _ in range(requests))
     return [(at, f"/page/{key}?n={key % 7}") for at, key in zip(moments, picks, strict=True)]
 
 
-def send(port: int, plan: Plan) -> float:
-    """Sends all of it; the share of requests that were sent too late to be the same load."""
-    # On the second: nginx counts lifetimes in whole ones; half a second later is another load.
-    begin = time.monotonic() + 1.1 - (time.time() + 0.1) % 1
-    late = [0] * CONNECTIONS
+def wait_for_turn() -> None:
+    """Until the next second is about to begin."""
+    time.sleep((TURN - time.time()) % 1)
+
+
+def is_calm() -> bool:
+    """Is this a moment at which nobody asks?"""
+    return not CALM[0] - 0.05 <= time.time() % 1 <= CALM[1]
+
+
+def ask_all(ports: Sequence[int], target: str) -> None:
+    """One request to all of these ports, now."""
+    _send(ports, [(0.0, target, 0)], 0.0)
+
+
+def send(ports: Sequence[int], plan: Plan) -> None:
+    """Sends each request to all of these ports at once, and returns when all are answered.
+
+    The first to each is to be sent by :func:`ask_all` before: it has the number 0.
+    """
+    begin = time.monotonic() + 2.0 - time.time() % 1  # on the second
+    numbered = [(at, target, number) for number, (at, target) in enumerate(plan, 1)]
     threads = [
-        threading.Thread(target=_send, args=(port, plan[each::CONNECTIONS], begin, late, each))
+        threading.Thread(target=_send, args=(ports, numbered[each::CONNECTIONS], begin))
         for each in range(CONNECTIONS)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(late) / len(plan)
 
 
-def _send(port: int, plan: Plan, begin: float, late: list[int], place: int) -> None:
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
-    for at, target in plan:
-        left = begin + at - time.monotonic()
-        if left > 0:
-            time.sleep(left)
-        late[place] += left < -LATE_S
-        connection.request("GET", target)
-        connection.getresponse().read()
-    connection.close()
+def _send(ports: Sequence[int], plan: Sequence[tuple[float, str, int]], begin: float) -> None:
+    connections = [HTTPConnection("127.0.0.1", port, timeout=30) for port in ports]
+    for at, target, number in plan:
+        time.sleep(max(0.0, begin + at - time.monotonic()))
+        for connection in connections:
+            connection.request("GET", target, headers={NUMBER: str(number)})
+        for connection in connections:
+            connection.getresponse().read()
+    for connection in connections:
+        connection.close()

@@ -90,7 +90,9 @@ impl Fact {
         if let Some(control) = request.record.text(Field::CacheControl) {
             self.swr_s = stale_while_revalidate(control);
         }
-        if asked.upstream_us != NOT_ASKED && asked.logged != CacheStatus::Revalidated {
+        // The end of a stale one may be that of a slow client.
+        let is_usual = !matches!(asked.logged, CacheStatus::Revalidated | CacheStatus::Stale);
+        if asked.upstream_us != NOT_ASKED && is_usual {
             self.fetches += 1;
             self.fetched_us += u64::from(asked.upstream_us);
         }
@@ -159,12 +161,10 @@ impl Fact {
         match asked.logged {
             CacheStatus::Hit | CacheStatus::Updating => {}
             CacheStatus::Stale if asked.has(FAILED) => {}
-            // Fetched behind it, which no line shows: as long as its fetches take.
-            CacheStatus::Stale => {
-                let mean_us = self.fetched_us.checked_div(u64::from(self.fetches)).unwrap_or(0);
-                self.stored_s = Some(seconds(asked.start_us.saturating_add_unsigned(mean_us)));
-            }
-            CacheStatus::Miss | CacheStatus::Expired | CacheStatus::Revalidated
+            CacheStatus::Miss
+            | CacheStatus::Expired
+            | CacheStatus::Stale
+            | CacheStatus::Revalidated
                 if asked.has(GOOD) && asked.upstream_us != NOT_ASKED =>
             {
                 let took_us = i64::from(asked.upstream_us);

@@ -206,8 +206,10 @@ impl Trace {
 
     /// A line is written when its request ends; the model wants them as they began.
     pub fn finish(&mut self) {
-        if !self.requests.is_sorted_by_key(|asked| asked.start_us) {
-            self.requests.sort_by_key(|asked| asked.start_us);
+        // Of one moment, who was told UPDATING came after who updates, whose line is written later.
+        let order = |asked: &Asked| (asked.start_us, asked.logged == CacheStatus::Updating);
+        if !self.requests.is_sorted_by_key(order) {
+            self.requests.sort_by_key(order);
         }
         let commonest = self.lives.iter().max_by_key(|(life, count)| (**count, **life));
         self.usual_life = commonest.map(|(life, _)| *life);
@@ -374,6 +376,11 @@ fn last_status(text: &[u8]) -> Option<u64> {
 fn upstream_us(request: &Request<'_>) -> u32 {
     let us = match request.upstream {
         Some(upstream) if upstream.asked > 0 => upstream.total_us,
+        // A request ends with the update behind it, which no line shows.
+        _ if request.cache == Some(CacheStatus::Stale) => match request.request_us {
+            Some(us) => us,
+            None => return NOT_ASKED,
+        },
         Some(_) => return NOT_ASKED,
         None if request.cache.is_some_and(CacheStatus::is_served) => return NOT_ASKED,
         None => match request.request_us {
