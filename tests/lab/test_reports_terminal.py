@@ -213,7 +213,7 @@ def test_a_view_that_fails_says_so_and_takes_nothing_else_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sample = sizes()
-    broken = SimpleNamespace(name="made-up-sizes", views=f"{__name__}.no_such_module")
+    broken = SimpleNamespace(name="made-up-sizes", compares=(), views=f"{__name__}.no_such_module")
     monkeypatch.setitem(experiments.EXPERIMENTS, "made-up-sizes", broken)  # type: ignore[arg-type]
     text = printed(sample)
     assert "What only made-up-sizes shows cannot be drawn: ModuleNotFoundError" in text

@@ -5,10 +5,11 @@ This is what the command line calls; tests call it too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from nearcache.lab.machine import describe_machine, describe_versions, measuring
 from nearcache.lab.model import Candidate, Experiment, Plan
 from nearcache.lab.own_data import OwnData, payload_bytes
 from nearcache.lab.sample import Entry, Sample
+from nearcache.lab.servers import is_installed
 from nearcache.lab.stopping import Stopped
 
 
@@ -63,7 +65,7 @@ def prepare(experiment: Experiment, wish: Wish) -> Order:
     return Order(
         experiment=experiment,
         plan=plan,
-        candidates=_with_twins(experiment, chosen),
+        candidates=_with_twins(experiment, chosen, wish.binaries),
         payloads=_known(
             "payload",
             wish.payloads,
@@ -196,14 +198,26 @@ def _on_paths(experiment: Experiment, paths: Sequence[Path]) -> Experiment:
     return replace(experiment, candidates=candidates, baseline=names[0], twins=names[::-1])
 
 
-def _with_twins(experiment: Experiment, chosen: Sequence[Candidate]) -> list[Candidate]:
-    """Add one A/A twin for what runs in the process, and one for what asks a server."""
+def _with_twins(
+    experiment: Experiment, chosen: Sequence[Candidate], binaries: Mapping[str, str]
+) -> list[Candidate]:
+    """Add one A/A twin for what runs in the process, and one for what asks a server.
+
+    Of those that are there: the twin of who is missing would be missing as well.
+    """
     by_name = {candidate.name: candidate for candidate in chosen}
     preferred = [by_name[name] for name in experiment.twins if name in by_name]
     pool = [*preferred, *(c for c in chosen if c.server)]
-    local = next((c for c in pool if not c.server), None)
-    remote = next((c for c in pool if c.server), None)
+    local = next((c for c in pool if not c.server and _is_there(c, binaries)), None)
+    remote = next((c for c in pool if c.server and _is_there(c, binaries)), None)
     return [*chosen, *(twin(c) for c in (local, remote) if c)]
+
+
+def _is_there(candidate: Candidate, binaries: Mapping[str, str]) -> bool:
+    """As far as can be said without starting it."""
+    return all(find_spec(need.module) for need in candidate.needs) and all(
+        is_installed(server, binaries) for server in candidate.servers
+    )
 
 
 def _entry(candidate: Candidate) -> Entry:

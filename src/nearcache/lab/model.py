@@ -138,6 +138,7 @@ class Experiment:
     contrasts: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     claims: Sequence[Claim] = ()
     cannot_answer: Sequence[str] = ()
+    compares: Sequence[str] = ()  # families without one of which the question has no answer
     views: str = ""  # a module with what only this experiment shows; see views/__init__.py
 
 

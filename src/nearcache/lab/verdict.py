@@ -20,6 +20,7 @@ from nearcache.lab.sample import Cell
 from nearcache.lab.stats import TOO_NOISY, Effect, Verdict
 from nearcache.lab.ties import least_surprising
 from nearcache.lab.units import counted, short, us
+from nearcache.lab.unmeasured import not_measured
 
 __all__ = [
     "Recommendation",
@@ -27,6 +28,7 @@ __all__ = [
     "caches_block",
     "describe_mix",
     "literal",
+    "opening",
     "recommend",
     "short",
     "us",
@@ -80,11 +82,16 @@ def _is_of_caches(analysis: Analysis) -> bool:
 
 
 def void_run(analysis: Analysis) -> list[str]:
-    """One sentence, the first of every report, if nothing of this run is an answer."""
+    """One sentence, if nothing of this run is an answer."""
     if not analysis.void_run:
         return []
     reasons = "; ".join(f"{f.text} ({f.rule})" for f in analysis.void_run)
     return [f"This run answers nothing: {reasons}. Nothing of it is ranked or recommended."]
+
+
+def opening(analysis: Analysis) -> list[str]:
+    """What every report begins with: that the run answers nothing, or what it leaves out."""
+    return [*void_run(analysis), *not_measured(analysis.sample)]
 
 
 def _nothing(analysis: Analysis) -> str:

@@ -80,7 +80,9 @@ how_much = _options(
     names_option("--payloads", "Only these, for example S,H."),
     names_option("--operations", "Only these, for example get,set."),
     click.option("--seed", type=int, help="Repeat the order and the values of an earlier run."),
-    click.option("--strict", is_flag=True, help="Exit 1 if a rule is broken that voids numbers."),
+    click.option(
+        "--strict", is_flag=True, help="Exit 1 if numbers are void, or too little was there."
+    ),
 )
 own_case = _options(
     click.option("--settings", metavar="MODULE", help="Your settings, to measure your caches."),
@@ -129,8 +131,10 @@ def run(names: Sequence[str], **given: Any) -> None:
     """Run experiments, print the report, write one JSON file and one HTML page.
 
     Servers are started privately and stopped again. Ctrl-C keeps what was measured.
-    Exits 2 if something is wrong with the request, or an experiment could not be run,
-    130 after Ctrl-C, and with --strict 1 if numbers are void; the files are written then too.
+    Exits 2 if something is wrong with the request, or an experiment could not be run, 130 after
+    Ctrl-C, and with --strict 1 if numbers are void, or if the question has no answer because
+    what it is about, or all but one of the candidates, could not be measured. The files are
+    written then too.
     """
     require_lab_extra()
     asked = Asked(
@@ -340,6 +344,7 @@ class Done:
     seconds: float = 0.0
     path: Path | None = None
     broken: Sequence[Finding] = ()  # rules that void what breaks them
+    unanswered: str = ""  # why the question has no answer, though something was measured
 
 
 def _run_all(orders: Sequence[tuple[Order, Wish]], out: Path, strict: bool) -> int:
@@ -378,13 +383,13 @@ def _exit_code(done: Sequence[Done], strict: bool) -> int:
 
 
 def _strictly(done: Sequence[Done], strict: bool) -> int:
-    """The exit code of runs that ended well: 1 if asked to be strict and a rule is broken."""
-    broken = [(each.name, finding) for each in done for finding in each.broken]
-    if not strict or not broken:
+    """The exit code of runs that ended well: 1 if asked to be strict and something is amiss."""
+    amiss = [f"{each.name}: {f.rule} is broken: {f}" for each in done for f in each.broken]
+    amiss += [f"{each.name}: {each.unanswered}" for each in done if each.unanswered]
+    if not strict or not amiss:
         return 0
-    name, finding = broken[0]
-    more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
-    click.echo(f"strict: {name}: {finding.rule} is broken: {finding}{more}", err=True)
+    more = f", and {len(amiss) - 1} more" if len(amiss) > 1 else ""
+    click.echo(f"strict: {amiss[0]}{more}", err=True)
     return 1
 
 
@@ -403,6 +408,7 @@ def _run_one(order: Order, wish: Wish, title: str, out: Path, done: list[Done]) 
     from nearcache.lab.laboratory import run as run_order
     from nearcache.lab.reports.progress import TerminalProgress
     from nearcache.lab.rules import voided
+    from nearcache.lab.unmeasured import unanswered
 
     console = Console(stderr=True, highlight=False)
     with TerminalProgress(console, title, order.plan.time_limit_s) as progress:
@@ -414,13 +420,14 @@ def _run_one(order: Order, wish: Wish, title: str, out: Path, done: list[Done]) 
         return interruption
     # Before the report: whatever becomes of that, the numbers are there.
     state = sample.about["state"] if sample.has_numbers else f"failed: {_why_nothing(sample)}"
-    done.append(Done(order.experiment.name, state, seconds, path, voided(sample)))
+    lacking = unanswered(sample) if sample.has_numbers else ""
+    done.append(Done(order.experiment.name, state, seconds, path, voided(sample), lacking))
     if path.parent != out:
         click.echo(f"{out} cannot be written to any more; the run is in {path.parent}", err=True)
     page = _shown(sample, path)
     click.echo(f"\nraw data  {path}\npage      {page}")
-    if not sample.has_numbers:
-        click.echo(f"nearcache: {order.experiment.name}: {_why_nothing(sample)}", err=True)
+    if why := lacking if sample.has_numbers else _why_nothing(sample):
+        click.echo(f"nearcache: {order.experiment.name}: {why}", err=True)
     return interruption
 
 

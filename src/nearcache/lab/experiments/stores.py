@@ -267,5 +267,6 @@ STORES = Experiment(
         "A network: both servers are on this host, so what a round trip adds is not here.",
         "What else PostgreSQL does with the data: queries, joins, one transaction with the rest.",
     ),
+    compares=("PostgreSQL", "Redis"),
     views="nearcache.lab.views.stores",
 )

@@ -27,7 +27,7 @@ from nearcache.lab.reports.page_data import page_data
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.units import NOTHING, quantity
-from nearcache.lab.verdict import beside, describe_mix, recommend, void_run
+from nearcache.lab.verdict import beside, describe_mix, opening, recommend
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
 SCRIPTS = ("page/charts.js", "page/page.js")  # after those of nearcache.charts
@@ -109,7 +109,7 @@ def render(analysis: Analysis) -> str:
         heat=_heat(analysis, sheets) if overview else [],
         mix=describe_mix(analysis) if ranked else "",
         mix_bars=_mix_bars(analysis, colours) if ranked else [],
-        nothing=void_run(analysis),
+        opening=opening(analysis),
         outcomes=tables.outcomes(analysis),
         overview=overview,
         parts=_parts(views.parts, colours),

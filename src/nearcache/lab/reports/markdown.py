@@ -10,7 +10,7 @@ from nearcache.lab.reports import tables
 from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.reports.textplots import plot
 from nearcache.lab.units import quantity
-from nearcache.lab.verdict import beside, describe_mix, recommend, void_run
+from nearcache.lab.verdict import beside, describe_mix, opening, recommend
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
 CHART_WIDTH = 92
@@ -26,7 +26,7 @@ def _lines(analysis: Analysis) -> Iterator[str]:
     about, machine = analysis.sample.about, analysis.sample.about["machine"]
     yield f"# {escape(about['question'])}"
     yield ""
-    for sentence in void_run(analysis):
+    for sentence in opening(analysis):
         yield from (f"**{escape(sentence)}**", "")
     yield escape(
         f"{about['experiment']}, {about['started']}: {machine['cpu_model']}, "

@@ -16,7 +16,7 @@ from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal_views import columns_that_fit, draw, draw_bars, draw_stacks
 from nearcache.lab.units import counted, short
-from nearcache.lab.verdict import TIMES, Recommendation, beside, describe_mix, recommend, void_run
+from nearcache.lab.verdict import TIMES, Recommendation, beside, describe_mix, opening, recommend
 from nearcache.lab.views import Table, views_of
 
 WIDEST = 100
@@ -79,7 +79,7 @@ def _heading(analysis: Analysis) -> RenderableType:
     machine = about["machine"]
     return Group(
         Text(about["question"], style="bold"),
-        *(Text(sentence, style="bold red") for sentence in void_run(analysis)),
+        *(Text(sentence, style="bold red") for sentence in opening(analysis)),
         Text(
             f"{machine['cpu_model']}, {machine['cpus_usable']} CPUs, {machine['python']}, "
             f"kernel {machine['kernel']}"

@@ -52,6 +52,18 @@ STARTERS: dict[ServerName, str] = {
 }
 
 
+FINDERS: dict[ServerName, str] = {
+    "redis": "nearcache.lab.servers.redis.find_redis",
+    "redis-always": "nearcache.lab.servers.redis.find_redis",
+    "redis-everysec": "nearcache.lab.servers.redis.find_redis",
+    "redis-os": "nearcache.lab.servers.redis.find_redis",
+    "memcached-unix": "nearcache.lab.servers.memcached.find_memcached",
+    "memcached-tcp": "nearcache.lab.servers.memcached.find_memcached",
+    "postgres": "nearcache.lab.servers.postgres.find_postgres",
+    "s3": "nearcache.lab.servers.s3.find_s3",
+}
+
+
 class ServerMissing(LabError):
     """The server's binary is not installed; ``install`` says how to get it."""
 
@@ -93,8 +105,7 @@ class Servers:
     def start(self, name: ServerName) -> Running:
         """The server of this name, started on first use."""
         if name not in self.running:
-            module, _, function = STARTERS[name].rpartition(".")
-            starter: Callable[[Servers], Running] = getattr(import_module(module), function)
+            starter: Callable[[Servers], Running] = _function(STARTERS[name])
             self.running[name] = starter(self)
         return self.running[name]
 
@@ -171,6 +182,21 @@ class Servers:
                 raise LabError(_why_not_started(command[0], log)) from error
             raise
         return Running(name, version, places, process, ends_by)
+
+
+def is_installed(name: ServerName, binaries: Mapping[str, str]) -> bool:
+    """Is there a program for it? Raises LabError for a path of ``binaries`` that is none."""
+    try:
+        _function(FINDERS[name])(Servers(Path(), None, binaries))
+    except ServerMissing:
+        return False
+    return True
+
+
+def _function(path: str) -> Callable[[Servers], Any]:
+    module, _, name = path.rpartition(".")
+    found: Callable[[Servers], Any] = getattr(import_module(module), name)
+    return found
 
 
 def as_user(user: int | None) -> dict[str, Any]:

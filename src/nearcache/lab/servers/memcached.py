@@ -25,6 +25,10 @@ def start_memcached_tcp(servers: Servers) -> Running:
 
 
 def _memcached(servers: Servers) -> list[str]:
-    binary = servers.find("memcached", ("memcached",), "apt install memcached")
     as_root = ["-u", "root"] if os.geteuid() == 0 else []
-    return [binary, "-m", "256", *as_root]
+    return [find_memcached(servers), "-m", "256", *as_root]
+
+
+def find_memcached(servers: Servers) -> str:
+    """Its path. Raises ServerMissing, or LabError for a path that is no program."""
+    return servers.find("memcached", ("memcached",), "apt install memcached")

@@ -16,6 +16,8 @@ from typing import Literal, Self
 
 from nearcache.lab.messages import Setup
 from nearcache.lab.servers import Running, ServerMissing, Servers, end_process, free_port
+from nearcache.lab.servers.memcached import find_memcached
+from nearcache.lab.servers.redis import find_redis
 from nearcache.lab.subjects import Unavailable
 
 Kind = Literal["redis", "memcached"]
@@ -77,9 +79,7 @@ class OwnServer:
         os.kill(self.pid, signal.SIGCONT)
 
     def _start_redis(self) -> Running:
-        names = ("redis-server", "valkey-server")
-        binary = self._servers.find("redis", names, "apt install redis-server")
-        command = [binary, "--port", str(self.port), "--bind", "127.0.0.1"]
+        command = [find_redis(self._servers), "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--unixsocket", self.socket, "--unixsocketperm", "700", "--daemonize", "no"]
         command += ["--dir", str(self._servers.directory), "--save", "", "--appendonly", "no"]
         question = b"INFO server\r\n"
@@ -89,8 +89,15 @@ class OwnServer:
         )  # fmt: skip
 
     def _start_memcached(self) -> Running:
-        binary = self._servers.find("memcached", ("memcached",), "apt install memcached")
-        command = [binary, "-l", "127.0.0.1", "-p", str(self.port), "-U", "0"]
+        command = [
+            find_memcached(self._servers),
+            "-l",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            "0",
+        ]
         command += ["-u", "root"] if os.geteuid() == 0 else []
         return self._servers.launch(
             "memcached-tcp", [*command, *self.arguments], self.port, b"version\r\n", b"VERSION ",

@@ -14,6 +14,7 @@ from typing import Literal
 
 from nearcache.lab.directories import disk_parent, mount_of
 from nearcache.lab.servers import Running, Servers, free_port
+from nearcache.lab.servers.redis import find_redis
 
 Policy = Literal["always", "everysec", "no"]
 Name = Literal["redis-always", "redis-everysec", "redis-os"]
@@ -33,7 +34,7 @@ def start_redis_os(servers: Servers) -> Running:
 
 def _start(servers: Servers, name: Name, policy: Policy) -> Running:
     """Places: ``redis_always_socket``, ``redis_always_port``, ``redis_always_mount``, and so on."""
-    binary = servers.find("redis", ("redis-server", "valkey-server"), "apt install redis-server")
+    binary = find_redis(servers)
     directory = servers.directory_in(disk_parent())
     path, port = str(directory / "redis.sock"), free_port()
     command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path]
