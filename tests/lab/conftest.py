@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -14,6 +12,7 @@ from nearcache.lab.experiments.backends import BACKENDS
 from nearcache.lab.laboratory import Wish, new_sample, prepare
 from nearcache.lab.model import Candidate, Plan
 from nearcache.lab.sample import Sample
+from tests.needs import need
 
 TINY = Plan(repetitions=1, rounds=2, phase_ms=0.3, time_limit_s=30)
 
@@ -43,15 +42,6 @@ def make_run_tiny() -> RunTiny:
 @pytest.fixture
 def run_tiny() -> RunTiny:
     return make_run_tiny()
-
-
-def need(*binaries: str) -> None:
-    """Skip without these programs, loudly; in CI they must be there."""
-    for binary in binaries:
-        if shutil.which(binary) is None:
-            if os.environ.get("CI"):
-                pytest.fail(f"{binary} is not installed, and CI must have it")
-            pytest.skip(f"{binary} is not installed: this part of the lab is NOT tested")
 
 
 @pytest.fixture

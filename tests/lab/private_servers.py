@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-
-import pytest
 
 from nearcache.lab.directories import private_directory
-from nearcache.lab.servers import ServerMissing, Servers
-from nearcache.lab.servers.postgres import find_postgres
-from nearcache.lab.servers.s3 import find_s3
-
-FINDERS = {"postgres": find_postgres, "s3": find_s3}
+from nearcache.lab.model import ServerName
+from nearcache.lab.servers import Servers, is_installed
+from tests.needs import missing
 
 
-def need_server(name: str) -> None:
+def need_server(name: ServerName) -> None:
     """Skip where this server cannot be started; in CI it must be there."""
-    try:
-        FINDERS[name](Servers(Path(), None))
-    except ServerMissing as missing:
-        if os.environ.get("CI"):
-            pytest.fail(f"{missing}, and CI must have it")
-        pytest.skip(f"{missing}: this part of the lab is NOT tested")
+    if not is_installed(name, {}):
+        missing(f"{name} is not installed")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from nearcache.lab.sample import Cell, Sample
 from nearcache.lab.servers import Servers
 from nearcache.lab.timed import Budget, calibrate, time_calls
 from nearcache.lab.wire import RedisWire, WireBroken, wire_of
+from tests.needs import need_package
 
 from .conftest import need
 from .made import experiment, phase, sample_of
@@ -56,8 +57,8 @@ def parts_of(cell: Cell) -> dict[str, float]:
 def test_a_get_and_a_set_are_taken_apart_as_far_as_can_be_seen(
     measured: Sample, name: str, operation: str, parts: set[str]
 ) -> None:
-    if measured.candidates[name].state == "missing":
-        pytest.skip(measured.candidates[name].install)
+    (candidate,) = choose(CANDIDATES, [name])
+    need_package(*(requirement.module for requirement in candidate.needs))
     assert measured.candidates[name].state == "measured", measured.candidates[name].reason
     cell = measured.cells[name, operation, "S"]
     found = parts_of(cell)

@@ -28,6 +28,7 @@ from nearcache.lab.traffic import Counters
 from nearcache.lab.views import Table
 from nearcache.lab.views.codecs import views
 from nearcache.lab.workloads.growing import HITS, WRITERS, grow
+from tests.needs import need_package
 
 from .codecs_made_up import codecs_sample
 from .conftest import TINY, Silent, need
@@ -66,8 +67,7 @@ def own(name: str, backend: str, **changes: Any) -> Candidate:
 def sample() -> Sample:
     """A few that are what they say, and four that are not."""
     need("redis-server")
-    for package in ("redis", "hiredis", "django_redis", "msgpack", "zstandard", "orjson"):
-        pytest.importorskip(package)
+    need_package("redis", "hiredis", "django_redis", "msgpack", "zstandard", "orjson")
     good = ["django-redis-json", "django-redis-pickle-zlib", "django-redis-pickle-python",
             "nearcache-json", "nearcache-orjson", "nearcache-msgpack-zlib",
             "nearcache-auto-dict"]  # fmt: skip

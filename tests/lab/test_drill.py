@@ -23,6 +23,7 @@ from nearcache.lab.subjects.drill import Case, DrillSubject, NotHealthy, Seen, o
 from nearcache.lab.subjects.drill_patient import BLOCKS, Patient, Reply
 from nearcache.lab.views import Grid, Table
 from nearcache.lab.views.drill import SEVERITY, class_of, outcomes_of, views, worst
+from tests.needs import need_package
 
 from .conftest import Silent, need
 from .made import Quiet
@@ -58,8 +59,7 @@ def words_of(sample: Sample, name: str, operation: str, fault: str) -> str:
 @pytest.fixture(scope="module")
 def sample() -> Sample:
     need("redis-server", "memcached")
-    pytest.importorskip("django_redis")
-    pytest.importorskip("memcache")
+    need_package("django_redis", "memcache")
     faults = ["none", "stopped", "frozen", "full", "password", "2MB", "long-key", "unpicklable"]
     names = ["redis", "django-redis-ignore", "python-memcached", "locmem"]
     return run_tiny(names, faults, (planted("KeepsNothing"), planted("Sleeps")))

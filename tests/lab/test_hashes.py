@@ -23,6 +23,7 @@ from nearcache.lab.subjects.hashes import HashesSubject, Limits, Wire, WrongAnsw
 from nearcache.lab.subjects.hashes_rules import try_rules
 from nearcache.lab.views import Chart, Table
 from nearcache.lab.views.hashes import front, knee, views
+from tests.needs import missing
 
 from .conftest import Silent, need
 
@@ -44,7 +45,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OwnServer
     binaries = {}
     if request.param == "newer":
         if not NEWER.exists():
-            pytest.skip("there is no newer server; `make newer-redis`")
+            missing("there is no newer server; `make newer-redis`")
         binaries = {"redis": str(NEWER)}
     with OwnServer(setup_for(tmp_path, **binaries), "redis") as own:
         yield own

@@ -28,11 +28,13 @@ from nearcache.lab.subjects.lockers import prove_redis_lock
 from nearcache.lab.subjects.locks import covered, most_at_once, phases_of, shape
 from nearcache.lab.views import Table
 from nearcache.lab.views.locks import views
+from tests.needs import need_package
 
 from . import faulty_locks
 from .conftest import Silent as NoProgress
 from .conftest import need
 from .made import Quiet
+from .private_servers import need_server
 
 TINY = Plan(repetitions=1, rounds=1, phase_ms=120, time_limit_s=60)
 PAYLOADS = ("4x1", "1x8")
@@ -50,8 +52,7 @@ def run(candidates: list[Candidate], payloads: tuple[str, ...] = PAYLOADS) -> Sa
 @pytest.fixture(scope="module")
 def sample() -> Sample:
     need("redis-server")
-    for module in ("redis", "hiredis", "django_redis"):
-        pytest.importorskip(module)
+    need_package("redis", "hiredis", "django_redis")
     names = ["seed-decorator", "nearcache-redis", "nearcache-shm", "add-spin", "flock"]
     return run(choose(LOCKS.candidates, names))
 
@@ -117,8 +118,8 @@ def test_views_say_what_was_tried_and_found(sample: Sample) -> None:
 
 
 def test_postgres_locks_are_let_go_when_their_holder_dies() -> None:
-    need("postgres")
-    pytest.importorskip("psycopg")
+    need_server("postgres")
+    need_package("psycopg")
     sample = run(choose(LOCKS.candidates, ["pg-advisory"]), ("4x1",))
     entry = sample.candidates["pg-advisory"]
     assert entry.state == "measured", entry.reason

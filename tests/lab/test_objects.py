@@ -16,6 +16,7 @@ from nearcache.lab.servers import free_port
 from nearcache.lab.subjects.objects.distance import Distance
 from nearcache.lab.views import Chart, Table
 from nearcache.lab.views.objects import MAKING, REQUESTS, views
+from tests.needs import need_package
 
 from .conftest import need
 from .made import Quiet
@@ -43,8 +44,7 @@ def sample() -> Sample:
     """The experiment, and beside it candidates with something wrong."""
     need("memcached", "redis-server")
     need_server("s3")
-    for package in ("boto3", "pylibmc", "pymemcache", "memcache"):
-        pytest.importorskip(package)
+    need_package("boto3", "pylibmc", "pymemcache", "memcache")
     experiment = replace(OBJECTS, subject="tests.lab.faulty_objects.FaultySubject")
     return run_of(experiment, NAMES, FAULTY)
 

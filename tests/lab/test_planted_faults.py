@@ -10,6 +10,7 @@ from nearcache.lab.candidates import CANDIDATES, HIREDIS, LOCMEM, REDIS_PY, choo
 from nearcache.lab.model import Candidate
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import free_port
+from tests.needs import need_package
 
 from .conftest import RunTiny
 
@@ -51,8 +52,7 @@ def test_faults_are_caught_and_named_and_the_others_are_measured(run_tiny: RunTi
 
 
 def test_a_memcached_where_nobody_listens_fails_with_the_reason(run_tiny: RunTiny) -> None:
-    pytest.importorskip("pymemcache")
-    pytest.importorskip("memcache")
+    need_package("pymemcache", "memcache")
     sample = run_tiny([without_server("pymemcache-tcp"), without_server("python-memcached-tcp")])
     assert_failed(sample, "pymemcache-tcp", "ConnectionRefusedError")
     # This client raises nothing at all: it answers None, as for a miss, and fast.
@@ -68,7 +68,7 @@ def test_a_package_that_does_not_import_is_named_with_what_to_install(run_tiny: 
 
 @pytest.mark.usefixtures("redis_server")
 def test_a_parser_that_is_not_the_one_ordered_fails_its_candidate(run_tiny: RunTiny) -> None:
-    pytest.importorskip("hiredis")
+    need_package("hiredis")
     c_parser, python_parser = choose(CANDIDATES, ["redis-hiredis-unix", "redis-python-unix"])
     sample = run_tiny(
         [

@@ -22,6 +22,7 @@ from nearcache.lab.units import NOTHING
 from nearcache.lab.views import Grey, Table
 from nearcache.lab.views.pools import views
 from nearcache.lab.views.waits import Waits
+from tests.needs import need_package
 
 from .conftest import Silent, need
 from .made import Quiet
@@ -52,8 +53,7 @@ def run(candidates: Sequence[Candidate], payloads: Sequence[str]) -> Sample:
 @pytest.fixture(scope="module")
 def sample() -> Sample:
     need("redis-server")
-    for module in ("gevent", "hiredis", "redis"):
-        pytest.importorskip(module)
+    need_package("gevent", "hiredis", "redis")
     planted = choose(POOLS.candidates, ["greenlets-django-redis-10"])[0]
     # django-redis takes no queue_class, so the order cannot have been carried out.
     ignored = replace(

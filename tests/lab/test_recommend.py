@@ -21,6 +21,7 @@ from nearcache.lab.messages import Phase
 from nearcache.lab.recommend import Advice, Evidence, advise
 from nearcache.lab.sample import Sample
 from nearcache.lab.verdict import recommend
+from tests.needs import need_package
 
 from .codecs_made_up import (
     BASE,
@@ -271,8 +272,7 @@ def test_django_accepts_the_block_and_it_holds_no_private_address(needs: Needs) 
     advice = advise(both(), needs)
     assert "nearcache-lab" not in advice.block
     assert "{" not in str(block_of(advice)["LOCATION"])
-    for package in ("redis", "msgpack"):
-        pytest.importorskip(package)
+    need_package("redis", "msgpack")
     result = subprocess.run(
         [sys.executable, "-c", CONSTRUCT],
         input=json.dumps(advice.caches),

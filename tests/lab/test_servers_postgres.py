@@ -15,11 +15,12 @@ from nearcache.errors import LabError
 from nearcache.lab.directories import disk_parent, mount_of
 from nearcache.lab.servers import Running, ServerMissing, postgres
 from nearcache.lab.servers.postgres import connection_string, django_database
+from tests.needs import need_package
 
 from .private_servers import need_server, some_servers
 from .test_cli import is_alive
 
-psycopg = pytest.importorskip("psycopg")
+psycopg = need_package("psycopg")
 
 STARTS_AND_WAITS = """
 import sys, time

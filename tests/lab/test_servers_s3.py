@@ -13,10 +13,11 @@ from nearcache.lab.servers import Running, ServerMissing, s3
 from nearcache.lab.servers.s3 import PRODUCTS, Place
 from nearcache.lab.subjects.objects import ensure_bucket
 from nearcache.lab.subjects.objects.boxes import s3_client
+from tests.needs import need_package
 
 from .private_servers import need_server, some_servers
 
-pytest.importorskip("boto3")
+need_package("boto3")
 
 
 @pytest.fixture(scope="module")

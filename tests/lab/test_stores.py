@@ -15,6 +15,7 @@ from nearcache.lab.sample import Sample
 from nearcache.lab.views import Chart, Table
 from nearcache.lab.views.stores import LIKE_WITH_LIKE, views
 from nearcache.lab.workloads.blobs import BLOBS
+from tests.needs import need_package
 
 from .conftest import need
 from .made_up import fill, measured
@@ -53,8 +54,7 @@ def sample() -> Sample:
     """The experiment, and beside it candidates with something wrong."""
     need("redis-server")
     need_server("postgres")
-    for package in ("psycopg", "django_redis", "msgpack"):
-        pytest.importorskip(package)
+    need_package("psycopg", "django_redis", "msgpack")
     experiment = replace(STORES, subject="tests.lab.faulty_stores.FaultySubject")
     return run_of(experiment, NAMES, FAULTY, payloads=["1k"])
 

@@ -9,6 +9,7 @@ import pytest
 
 from nearcache.lab.candidates import CANDIDATES, choose
 from nearcache.lab.sample import Sample
+from tests.needs import need_package
 
 from .conftest import make_run_tiny, need
 
@@ -26,7 +27,7 @@ print(redis.connection.DefaultParser.__name__, "hiredis" in sys.modules)
 
 
 def test_a_sealed_off_hiredis_is_absent_from_its_process() -> None:
-    pytest.importorskip("redis")
+    need_package("redis")
     result = subprocess.run([sys.executable, "-c", SEALED], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     absent, parser, imported = result.stdout.split()
@@ -38,8 +39,7 @@ def test_a_sealed_off_hiredis_is_absent_from_its_process() -> None:
 @pytest.fixture(scope="module")
 def sample() -> Sample:
     need("redis-server", "memcached")
-    pytest.importorskip("hiredis")
-    pytest.importorskip("pymemcache")
+    need_package("hiredis", "pymemcache")
     names = ["redis-hiredis-unix", "redis-python-tcp", "pymemcache-unix", "pymemcache-tcp"]
     names += ["nearcache-redis-hiredis-unix", "nearcache-redis-python-tcp"]
     return make_run_tiny()(choose(CANDIDATES, names), payloads=("S", "X"))

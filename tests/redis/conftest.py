@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.needs import missing
 from tests.redis.askers import Awaited, Plain
 from tests.redis.cluster_servers import ClusterServers, running_cluster
 from tests.redis.sentinel_servers import Sentinels, running_sentinels
@@ -19,13 +19,6 @@ from tests.redis.servers import NEWER, Certificates, Server, installed, replicat
 def _needs_redis_server() -> None:
     if not installed():
         missing("redis-server is not installed; `apt install redis-server`")
-
-
-def missing(message: str) -> None:
-    """A failure in CI, a loud skip elsewhere."""
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(f"NOT TESTED: {message}")
 
 
 @pytest.fixture(scope="module")

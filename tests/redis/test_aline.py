@@ -725,7 +725,7 @@ admin.close()
 
 
 def test_uvloop(server: Server) -> None:
-    pytest.importorskip("uvloop")
+    pytest.importorskip("uvloop", reason="uvloop is not installed, nor asked for: NOT TESTED")
     command = [sys.executable, "-W", "error", "-c", UVLOOP, server.path]
     assert server.process
     command.append(str(server.process.pid))

@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 import pytest
 
-pytest.importorskip("gunicorn", reason="gunicorn is not installed: pip install nearcache[dev]")
-
+from tests.needs import need_package
 from tests.torture import values
+
+need_package("gunicorn")
 
 Eventually = Callable[..., None]
 
