@@ -104,7 +104,7 @@ impl Groups {
 }
 
 /// Appends the shape of a target.
-fn shape(target: &[u8], out: &mut Vec<u8>) {
+pub fn shape(target: &[u8], out: &mut Vec<u8>) {
     let (path, args) = text::split_target(target);
     let mut segments = path.split(|byte| *byte == b'/');
     segment_shape(segments.next().unwrap_or(b""), out);

@@ -46,7 +46,7 @@ pub mod whatif;
 pub use filter::Filter;
 pub use format::{COMBINED, Format, FormatError, Plan};
 pub use freshness::{ByStatus, CacheValid, Verdict};
-pub use groups::{Group, Groups};
+pub use groups::{Group, Groups, shape};
 pub use histogram::{Bucket, Histogram};
 pub use keys::Keys;
 pub use ledger::{ANY_GROUP, Count, Hour, Ledger, STATUS_NAMES, Sum, Tally};

@@ -5,6 +5,7 @@
 //!  fused.rs  FusedCache: Django's methods    near.rs  kept objects
 //!  redis.rs  RedisCommands: packed commands, decoded replies    resp.rs  their form
 //!  nginx.rs  NginxLog: the pass over access logs (nearcache-nginx)    nginx_trace.rs  replays of them
+//!  nginx_keys.rs  URL groups and rules for keys, without a log
 //!  arguments.rs  keys.rs  timeout.rs  what Django's methods are given
 //!  shared.rs  one opened store of the process: waits, refusals, buffers, fork
 //!  value.rs   tag and payload of a value     exact/   typed values without pickle
@@ -23,6 +24,7 @@ mod keys;
 mod lock_wait;
 mod near;
 mod nginx;
+mod nginx_keys;
 mod nginx_trace;
 mod python;
 mod python_codec;
@@ -66,6 +68,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<redis::RedisCommands>()?;
     module.add_class::<nginx::NginxLog>()?;
     module.add_class::<nginx_trace::NginxTrace>()?;
+    module.add_class::<nginx_keys::NginxKeyRules>()?;
+    module.add_function(wrap_pyfunction!(nginx_keys::nginx_group, module)?)?;
     module.add_function(wrap_pyfunction!(encode, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
     let after_fork = wrap_pyfunction!(shared::_after_fork_in_child, module)?;

@@ -31,7 +31,7 @@ from nearcache.nginx.cachefile import CacheFile, read_open
 from nearcache.nginx.pagecache import method
 from nearcache.nginx.select import Selects, everything
 from nearcache.nginx.spelling import PLAIN, arguments_of, rule_of
-from nearcache.nginx.urlshape import TRACKING
+from nearcache.nginx.urlshape import is_tracking
 
 CHUNK = 1 << 18
 DIGEST_BYTES = 16
@@ -199,7 +199,7 @@ def _candidates(arguments: Counter[str]) -> list[str]:
         if name and not set(name) & set("*?[],")
     )
     # What everybody knows as tracking first, so that it is not crowded out.
-    wanted = sorted(names, key=lambda name: name != "utm_*" and not TRACKING.fullmatch(name))
+    wanted = sorted(names, key=lambda name: name != "utm_*" and not is_tracking(name))
     return [*PLAIN, *(f"drop={name}" for name in wanted[:MOST_ARGUMENTS])]
 
 
