@@ -159,6 +159,7 @@ class Watch:
         self._prices.learn(news)
         self._note(news)
         self.learned, self._bad_before = news["lines"], news["bad"]
+        self.lines = self.bad = 0
 
     def take_backlog(self, news: NginxRecent) -> None:
         """Takes what was in the log at the start, and counts: it lasted as long as it says."""

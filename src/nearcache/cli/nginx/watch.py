@@ -97,7 +97,7 @@ def watch(
     ends = Ends(1 if once else lines, seconds)
     stopped = threading.Event()
     seen = Watch(window_s)
-    reading, began = _start(request, from_start, seen, stopped)
+    reading, began = _start(request, from_start, seen, stopped, ends)
     tail = Tail(reading.logs, reading.log, stopped)
     session = Session(reading, seen, tail, every_s, by, top, began)
     view = _view(session, as_json, ends)
@@ -135,7 +135,7 @@ class Ends:
 
 
 def _start(
-    request: Request, from_start: bool, seen: Watch, stopped: threading.Event
+    request: Request, from_start: bool, seen: Watch, stopped: threading.Event, ends: Ends
 ) -> tuple[Reading, float]:
     """Opens the logs; unless all of them counts, lets the pass learn from their last lines.
 
@@ -145,21 +145,41 @@ def _start(
 
     site = site_for(request)
     logs = logs_for(request, site)
-    logs.pause = lambda seconds: stopped.wait(min(seconds, LOOKS_S))
+    logs.pause = pause = Pause(stopped, ends.seconds)
     if STDIN in logs.names and len(logs.names) > 1:
         raise NginxError("standard input can be watched alone only, without files")
     if STDIN in logs.names or from_start:
         beginning = _first_lines(logs)
+        pause.lines_came()
         return reading_of(request, site, logs, beginning), time.monotonic()
     began = time.monotonic()
     past = logs.skip_to_end(PAST_BYTES)
-    # A log that has no lines yet gets some: its format is not known before.
-    beginning = b"".join(lines_at_the_end(each) for each in past) or _first_lines(logs)
+    beginning = b"".join(lines_at_the_end(each) for each in past)
+    if not beginning:  # then its format is not known yet
+        click.echo(f"nearcache: {', '.join(logs.names)}: no lines yet; waiting", err=True)
+        beginning = _first_lines(logs)
+    pause.lines_came()
     reading = reading_of(request, site, logs, beginning)
     for lines in past:
         reading.log.feed(lines)
     seen.learn(reading.log.take_recent())
     return reading, began
+
+
+class Pause:
+    """Waits for more of a log; for the first lines of all not longer than a user waits."""
+
+    def __init__(self, stopped: threading.Event, seconds: float | None) -> None:
+        self._stopped = stopped
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    def __call__(self, seconds: float) -> None:
+        if self._until is not None and time.monotonic() > self._until:
+            raise NginxError("no lines came in this time, and none were there")
+        self._stopped.wait(min(seconds, LOOKS_S))
+
+    def lines_came(self) -> None:
+        self._until = None
 
 
 def lines_at_the_end(lines: bytes) -> bytes:
@@ -256,7 +276,8 @@ class Session:
             raise self.tail.error
         self._look()  # what came since the last
         if not isinstance(view, Objects):
-            said = Page("watch", [*summary(self.seen, self.title, [*self.notes()])])
+            notes = [each for each in self.notes() if each not in self.reading.logs.troubles]
+            said = Page("watch", [*summary(self.seen, self.title, notes)])
             for line in lines_of(said, MOST_WIDTH):
                 click.echo(line, err=not view.live)
         for trouble in self.reading.logs.troubles:
