@@ -154,8 +154,8 @@ def test_an_earlier_deadline_from_another_process_ends_a_kept_object(
 def test_a_later_deadline_from_another_process_keeps_a_kept_object(
     cache: SharedMemoryCache, eventually: Callable[[Callable[[], object]], None]
 ) -> None:
-    cache.set("k", RECORD, 0.2)
-    cache.set("clock", 1, 0.3)
+    cache.set("k", RECORD, 1)
+    cache.set("clock", 1, 1.1)
     assert read_often(cache) == RECORD
     in_another_process(lambda: cache.touch("k", 300))
     eventually(lambda: cache.get("clock") is None)

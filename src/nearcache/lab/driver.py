@@ -70,13 +70,14 @@ def measure(
     sample: Sample,
     progress: Progress,
     checkpoint: Callable[[Sample], None],
-    look: Callable[[], Pressure] = pressure,
+    look: Callable[[], Pressure] | None = None,
 ) -> Stopped | None:
     """Fill ``sample``. Returns who interrupted the run, if anybody did.
 
     Servers, workers and files are gone when this returns or raises. ``look`` says how busy
-    the machine is with others.
+    the machine is with others; unless given, the kernel does.
     """
+    look = look or pressure
     started = time.monotonic()
     before = look()
     sample.about |= {"load_before": before["load"], "overhead": calibrate()}

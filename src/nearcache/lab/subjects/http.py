@@ -202,10 +202,11 @@ class HttpSubject(Subject):
             self.connections, load, due, messages, self._judge(songs, seen),
             give_up_ns=2 * visit.phase_ns,
         )  # fmt: skip
-        hits = load.begun - seen.get("the view", 0)
         phase = Phase(operation, samples=load.response_ns, calls=load.begun, hits=load.begun)
         phase.measures = load.measures(busy)
-        phase.measures["hit share"] = (self._expected_hits(hits, load.begun, visit), "share")
+        if load.begun:  # at a low rate none may be due in a short phase
+            hits = load.begun - seen.get("the view", 0)
+            phase.measures["hit share"] = (self._expected_hits(hits, load.begun, visit), "share")
         return phase
 
     def _cold(self, visit: Visit) -> Phase:
