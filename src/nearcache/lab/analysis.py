@@ -16,12 +16,10 @@ from typing import TypeVar
 
 from nearcache.lab.claims import ClaimResult, answer
 from nearcache.lab.comparisons import Comparisons
+from nearcache.lab.firm import is_firm
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Cell, Entry, Summary, summarize
 from nearcache.lab.stats import Effect, Points, Verdict, geometric_mean
-
-# Below these counts a percentile is a guess, and is printed grey.
-P90_NEEDS, P99_NEEDS = 100, 1000
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,11 @@ class Row:
 
     @property
     def p90_is_firm(self) -> bool:
-        return self.summary.count >= P90_NEEDS
+        return is_firm(self.cell, 90)
 
     @property
     def p99_is_firm(self) -> bool:
-        return self.summary.count >= P99_NEEDS
+        return is_firm(self.cell, 99)
 
     @property
     def is_proven_same(self) -> bool:

@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from statistics import fmean, median
 
 from nearcache.lab.findings import Outcome, Problem
+from nearcache.lab.firm import BEYOND, is_firm
 from nearcache.lab.sample import Cell, Sample, Series, kind_of
 from nearcache.lab.steadiness import trend_of
 from nearcache.lab.stolen import STEAL_MOST, too_many
 from nearcache.lab.units import counted
 
-LATE_MOST = 0.01  # of all calls
+# Of all calls. Fewer do nothing to a median, and make percentiles beyond them grey (firm.py).
+LATE_MOST = 0.05
+DROPPED_MOST = 0.01  # of all calls
 BUSY_MOST = 0.8  # of the generator's time
 RUN_STEAL_MOST = 0.01  # where visits were not looked at each for itself
 SWAP_MOST_PAGES = 256  # 1 MiB; less is somebody's idle page
@@ -26,7 +29,6 @@ DRIFT_MOST = math.log(1.2)  # rounds are compared in pairs, which cancels a slow
 DRIFT_P = 0.01
 OVERHEAD_MOST = 0.02
 SHORT_OPERATION_NS = 10_000
-P99_NEEDS = 1000
 ONE_RATE = 1.01  # offered rates may differ by this factor
 # A mean place in random order is this far from the middle by chance once in 10,000.
 PLACE_SIGMAS = 4.0
@@ -132,17 +134,17 @@ def generator(sample: Sample) -> Outcome | None:
     worst = {"late_share": 0.0, "generator_cpu": 0.0, "dropped_share": 0.0}
     seen = False
     for key, cell in sample.cells.items():
-        for name, text in (
-            ("late_share", "of the calls began late though their turn had come"),
-            ("generator_cpu", "of its time the generator was busy itself"),
-            ("dropped_share", "of the calls never began: it cannot serve this rate"),
+        for name, most, text in (
+            ("late_share", LATE_MOST, "of the calls began late though their turn had come"),
+            ("generator_cpu", BUSY_MOST, "of its time the generator was busy itself"),
+            ("dropped_share", DROPPED_MOST, "of the calls never began: it cannot serve this rate"),
         ):
             if name not in cell.measures:
                 continue
             seen = True
             share = fmean(_values(cell.measures[name]))
             worst[name] = max(worst[name], share)
-            if share > (BUSY_MOST if name == "generator_cpu" else LATE_MOST):
+            if share > most:
                 problems.append(Problem(f"{share:.1%} {text}", *key))
     if not seen:
         return None
@@ -356,9 +358,9 @@ def percentiles(sample: Sample) -> Outcome | None:
     counted = [cell for cell in sample.cells.values() if cell.count]
     if not counted:
         return None
-    few = sum(cell.count < P99_NEEDS for cell in counted)
-    text = f"{few} of {len(counted)} P99 rest on fewer than {P99_NEEDS:,} samples, and are grey"
-    return Outcome(f"every P99 rests on {P99_NEEDS:,} samples", [Problem(text)] if few else [])
+    few = sum(not is_firm(cell, 99) for cell in counted)
+    text = f"{few} of {len(counted)} P99 have too few samples beyond them, and are grey"
+    return Outcome(f"every P99 has {BEYOND} samples beyond it", [Problem(text)] if few else [])
 
 
 def can_be_repeated(sample: Sample) -> Outcome:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from nearcache.lab.messages import Visited
 
-# Of a visit. Less than this moves a mean by less than the least floor of noise.
-STEAL_MOST = 0.02
+# Of a visit. Less does nothing to medians of samples, and to a throughput no more than this.
+STEAL_MOST = 0.05
 LEFT_OUT_MOST = 1 / 3  # of a candidate's visits
 HELD_MOST = 256  # answers of visits that were stolen from, kept until it is known what they are for
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nearcache.lab.firm import is_firm
 from nearcache.lab.sample import Cell, Entry, distribution_of
 from nearcache.lab.units import NOTHING, Scale, scale_for, short
 from nearcache.lab.views import Chart, Grey, Line
 
 RANKS = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9)
-# Samples beyond a percentile, or it is grey: so P90 wants 100 and P99 1,000, as everywhere.
-BEYOND = 10
 
 
 def curve(title: str, cells: Sequence[tuple[Entry, Cell]], note: str = "") -> Chart:
@@ -52,12 +51,11 @@ class Waits:
         return self.scale.suffix
 
     def text(self, cell: Cell | None, rank: float) -> str:
-        """Grey where too few samples lie beyond it; the largest, rank 100, is what was seen."""
+        """Grey where it is not firm; the largest, rank 100, is what was seen."""
         if cell is None or not cell.count:
             return NOTHING
         text = self.scale.text(distribution_of(cell).percentile(rank))
-        is_firm = rank == 100 or cell.count * (100 - rank) >= 100 * BEYOND
-        return text if is_firm else Grey(text)
+        return text if rank == 100 or is_firm(cell, rank) else Grey(text)
 
 
 MILLISECONDS = Waits(Scale(1e6, "ms"))

@@ -22,7 +22,7 @@ class Payload(ABC):
 
     letter: ClassVar[str]
     title: ClassVar[str]
-    key_count: ClassVar[int] = 100  # how many are stored at a time
+    key_count: ClassVar[int] = 50  # how many are stored at a time
     # Values of several sizes: who does half of them more often measures another mixture.
     values_differ: ClassVar[bool] = False
 
