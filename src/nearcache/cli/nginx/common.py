@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,16 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
+from nearcache.cli.nginx.bars import with_progress
 from nearcache.errors import NginxError
 from nearcache.nginx.text import (
     MOST_WIDTH,
@@ -390,26 +383,6 @@ def _follow(request: Request, reading: Reading, show: Callable[[Reading], None])
     show(reading)
 
 
-def with_progress(logs: Logs) -> Iterator[bytes]:
-    """The chunks; with a bar on a terminal, by bytes as they lie on the disk."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield from logs.chunks()
-        return
-    columns = (
-        TextColumn("reading"),
-        BarColumn(None),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=logs.total_bytes)
-        for chunk in logs.chunks():
-            yield chunk
-            progress.update(task, completed=logs.read_bytes)
-
-
 def _check(reading: Reading, request: Request) -> None:
     """Refuses to answer where the answer would be an empty one, or another question's."""
     result = reading.result
@@ -439,7 +412,7 @@ def print_page(page: Page, html: Path | None = None) -> None:
         from nearcache.nginx.html import write_page
 
         write_page(page, html)
-    width = Console().width if sys.stdout.isatty() else 80
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
     for line in lines_of(page, min(width, MOST_WIDTH)):
         click.echo(line)
 

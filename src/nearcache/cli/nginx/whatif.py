@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
+from nearcache.cli.nginx.bars import replaying, with_progress
 from nearcache.cli.nginx.common import (
     Request,
     files_of,
     moment,
     print_json,
     print_page,
-    with_progress,
 )
 from nearcache.errors import NginxError
 from nearcache.nginx.text import Chart
@@ -187,7 +178,7 @@ def whatif(**given: Any) -> None:
         curves=given["curves"] or given["html"] is not None,
     )
     _check(trace, name)
-    with _replaying() as progress:
+    with replaying() as progress:
         found = replay_all(trace, question, progress)
     _show(found, trace, logs, name, given)
     for trouble in logs.troubles:
@@ -267,24 +258,6 @@ def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str]:
         trace.feed(chunk)
     trace.finish()
     return trace, logs, f"{log_format.name}, {log_format.chosen}"
-
-
-@contextmanager
-def _replaying() -> Iterator[Callable[[int, int], None] | None]:
-    """Shows how far the replays are, on a terminal; each is a pass over the whole log."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("replaying"),
-        BarColumn(None),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 def _check(trace: NginxTrace, name: str) -> None:
