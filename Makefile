@@ -33,7 +33,7 @@ lab: core servers  ## Measure cache backends on this machine; ends in a CACHES b
 
 test: core servers newer-redis other-nginx s3-server  ## Test the core and the package.
 	@$(RUST) cargo test --profile tested --quiet -p nearcache-core -p nearcache-nginx
-	@$(PYTHON) -m pytest -q
+	@$(PYTHON) -m pytest -q -n 2 --dist loadfile
 
 test-matrix: servers newer-redis other-nginx s3-server  ## Test on every Python >= 3.11 found, with Django 5.2 and the newest.
 	@scripts/test-matrix

@@ -37,9 +37,12 @@ def clean() -> Sample:
     return sample
 
 
+FOLLOWS = {"the generator keeps up": ("percentiles have their samples",)}
+
+
 def breaks(sample: Sample, rule: str) -> str:
-    """The text of the one rule that is broken."""
-    found = examine(sample)
+    """The text of the one rule that is broken, but for what follows from it."""
+    found = [f for f in examine(sample) if f.rule not in FOLLOWS.get(rule, ())]
     assert {finding.rule for finding in found} == {rule}, [str(finding) for finding in found]
     return str(found[0])
 

@@ -62,7 +62,7 @@ BACKENDS = Experiment(
             time_limit_s=44,
             candidates=QUICK,
             payloads=("S", "H"),
-            operations=("get", "get_fresh", "set", "get_many", "delete", "miss"),
+            operations=("get", "get_fresh", "set", "get_many", "incr", "delete", "miss"),
         ),
     },
     contrasts={
