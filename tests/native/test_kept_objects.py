@@ -50,7 +50,6 @@ def in_another_process(work: Callable[[], object]) -> None:
         (([1],), lambda got: got[0].append(2)),
         ({"k": {"k": 1}}, lambda got: got["k"].clear()),
     ],
-    ids=repr,
 )
 def test_changing_what_get_returned_changes_nothing_else(
     cache: SharedMemoryCache, value: Any, change: Callable[[Any], object]
