@@ -183,10 +183,11 @@ POOLS = Experiment(
     subject="nearcache.lab.subjects.pools.PoolSubject",
     plans={
         "full": Plan(
-            repetitions=5,
+            # Six of one round: fewer would give no interval.
+            repetitions=6,
             rounds=1,
-            phase_ms=1000,
-            time_limit_s=320,
+            phase_ms=800,
+            time_limit_s=400,
             candidates=DEFAULT,
         ),
         "quick": Plan(
