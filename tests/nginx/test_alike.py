@@ -45,29 +45,31 @@ def report(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["nginx", "report", *map(str, arguments)])
 
 
-def words(result: Result) -> str:
-    return " ".join(result.output.split())
+def says(result: Result, text: str) -> bool:
+    """However lines and long paths are broken."""
+    return "".join(text.split()) in "".join(result.output.split())
 
 
 def test_of_several_formats_the_one_that_says_most_is_read(logs: Path) -> None:
     result = report(logs)
     assert result.exit_code == 0, result.output
-    said = words(result)
-    assert "answered 20 of 20 requests" in said
-    assert "all.log is left out: its format is combined, and json of the others says more" in said
-    assert "worker.log is left out: no known format fits it" in said
-    assert "not counted" not in said
+    assert says(result, "answered 20 of 20 requests"), result.output
+    assert says(
+        result, "all.log is left out: its format is combined, and json of the others says more"
+    ), result.output
+    assert says(result, "worker.log is left out: no known format fits it"), result.output
+    assert not says(result, "not counted")
 
 
 def test_a_forecast_is_made_from_these_logs_too(logs: Path) -> None:
     result = CliRunner().invoke(main, ["nginx", "whatif", str(logs), "--anyway", "--ttl", "1h"])
-    assert "all.log is left out" in words(result), result.output
+    assert says(result, "all.log is left out"), result.output
 
 
 def test_a_log_that_was_named_and_left_out_is_the_exit_code(logs: Path) -> None:
     result = report(logs / "all.log", logs / "cache.log")
     assert result.exit_code == 1
-    assert "all.log is left out" in result.output
+    assert says(result, "all.log is left out"), result.output
     assert report("--format", "combined", logs / "all.log", logs / "cache.log").exit_code == 0
 
 
@@ -82,10 +84,12 @@ def test_logs_that_the_configuration_names_are_chosen_alike(logs: Path) -> None:
                 access_log logs/$host.log; access_log syslog:server=a; location / {{ }}
             }} }}"""
     )
-    said = words(report("--config", configuration))
-    assert "answered 10 of 10 requests" in said
-    assert "all.log is left out" in said
-    assert "logs/$host.log is not read: name the files that it stands for" in said
+    result = report("--config", configuration)
+    assert says(result, "answered 10 of 10 requests"), result.output
+    assert says(result, "all.log is left out"), result.output
+    assert says(result, "logs/$host.log is not read: name the files that it stands for"), (
+        result.output
+    )
     configuration.write_text("http { access_log logs/a.log; }")
     refused = report("--config", configuration)
     assert refused.exit_code == 2
@@ -121,7 +125,7 @@ def test_a_log_that_is_just_being_packed_is_read_once(tmp_path: Path) -> None:
 def test_a_key_that_the_log_has_not_is_refused_and_not_ignored(log: str, logs: Path) -> None:
     result = report("--key", "$my_key", logs / log)
     assert result.exit_code == 2
-    assert "--key my_key" in result.output
+    assert says(result, "--key my_key"), result.output
 
 
 def test_ctrl_c_shows_what_was_read_by_then(tmp_path: Path) -> None:

@@ -308,8 +308,9 @@ def test_a_server_that_still_loads_its_data(tmp_path: Path) -> None:
     with running(tmp_path) as server, server.client() as client:
         client.mset({f"k{number}": "v" for number in range(3000)})
         client.save()
+        file = str(client.config_get("dbfilename")["dbfilename"])
     slow = ("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
-    server = Server(tmp_path, slow)
+    server = Server(tmp_path, (*slow, "--dbfilename", file))
     server.start()
     try:
         give_up_at = time.monotonic() + 10

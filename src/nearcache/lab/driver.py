@@ -30,7 +30,7 @@ from nearcache.lab.crew import Member, end_all
 from nearcache.lab.directories import private_directory
 from nearcache.lab.interleaving import Interleaving
 from nearcache.lab.machine import describe_versions, measuring_cpu, pressure
-from nearcache.lab.messages import Failed, Missing, Ready, Setup, Visit, Visited
+from nearcache.lab.messages import AGAIN, Failed, Missing, Ready, Setup, Visit, Visited
 from nearcache.lab.model import NO_PAYLOAD, Candidate, Experiment, Operation, Plan
 from nearcache.lab.redact import redact
 from nearcache.lab.sample import Sample
@@ -254,7 +254,7 @@ class Driver:
         """What it answered, and the share of its time that was stolen."""
 
         def ask(attempt: int) -> Visited | Failed:
-            own = f"{round_id}:{attempt}" if attempt else round_id
+            own = round_id + attempt * AGAIN
             answer: Visited | Failed = member.ask(
                 self._visit(member.candidate, payload, own, learning)
             )

@@ -9,6 +9,8 @@ from typing import Any
 
 from nearcache.lab.model import Candidate
 
+AGAIN = "a"  # ends the id of a round where a visit is made again: its keys are new ones
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -62,6 +64,11 @@ class Visit:
     # Of all that candidates learned under one name, the lowest: a rate that every one
     # of them can serve, for example.
     lowest: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def draw(self) -> str:
+        """Seeds what is drawn: the same for all candidates of a round, however often they try."""
+        return self.round_id.removesuffix(AGAIN)
 
 
 @dataclass

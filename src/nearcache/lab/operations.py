@@ -125,7 +125,7 @@ class Visitor:
             return
         for name, share in asked.items():
             # The same arrivals for all candidates of a round.
-            seed = f"{self.payload.seed}:{self.visit.round_id}:{name}"
+            seed = f"{self.payload.seed}:{self.visit.draw}:{name}"
             phase_ns = RATE_PHASES * self.visit.phase_ns
             rate = share * capacity
             phase, answers = measure_at(name, rate, phase_ns, self.cache.get, self.keys, seed)

@@ -126,7 +126,7 @@ class HttpSubject(Subject):
         """Songs in the order in which they are asked for; the same for all candidates."""
         if visit.payload == "single":
             return [ONE_SONG] * DRAWN
-        rng = random.Random(f"{self.setup.seed}:{visit.round_id}")
+        rng = random.Random(f"{self.setup.seed}:{visit.draw}")
         shares = list(accumulate(1 / rank for rank in range(1, SONGS + 1)))
         return rng.choices(range(SONGS), cum_weights=shares, k=DRAWN)
 
@@ -192,7 +192,7 @@ class HttpSubject(Subject):
         songs = self._drawn(visit)
         paths = self._paths(songs, visit, operation)
         seconds = visit.phase_ns / NS
-        rng = random.Random(f"{self.setup.seed}:{visit.round_id}:{operation}")
+        rng = random.Random(f"{self.setup.seed}:{visit.draw}:{operation}")
         due = arrivals(rate, seconds, rng)
         load = OpenLoop(rate, TOLERANCE_NS)
         seen: dict[str, int] = {}

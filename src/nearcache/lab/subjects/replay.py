@@ -84,7 +84,7 @@ class ReplaySubject(AliasSubject):
     def _slice(self, visit: Visit) -> list[list[Record]]:
         """The same calls for every candidate of a round."""
         count = self._count(visit)
-        rng = random.Random(f"{self.setup.seed}:{visit.round_id}")
+        rng = random.Random(f"{self.setup.seed}:{visit.draw}")
         start = rng.randrange(max(1, len(self.calls) - count + 1))
         chosen: list[list[Record]] = []
         total = 0

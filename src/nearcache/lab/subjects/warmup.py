@@ -138,7 +138,7 @@ class WarmupSubject(AliasSubject):
         prefix = f"{self.setup.namespace}:{visit.round_id}:{visit.payload}"
         limit_s = visit.phase_ns / 1e9
         # The same requests for all candidates of a round.
-        rng = random.Random(f"{self.setup.seed}:{visit.round_id}")
+        rng = random.Random(f"{self.setup.seed}:{visit.draw}")
         found = refill(self._default, visit.payload, prefix, limit_s, rng)
         return [*(_hot(name, found, limit_s) for name in WINDOWS), _computed(found)]
 
