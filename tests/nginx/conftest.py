@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from nearcache.lab.servers import child_setup, end_process, free_port
+from tests.needs import missing
 
 START_TIMEOUT_S = 10.0
 BESIDE = Path(__file__).parents[2] / ".cache"
@@ -207,9 +208,7 @@ def program(request: pytest.FixtureRequest) -> str:
     if shutil.which(PROGRAMS[which]) is None:
         what = "nginx is not installed" if which == "system" else f"there is no {which} nginx"
         how = "make servers" if which == "system" else "make other-nginx"
-        if os.environ.get("CI"):
-            pytest.fail(f"{what}, and CI must have it; `{how}`")
-        pytest.skip(f"{what}: the doctor is NOT tested with it; `{how}`")
+        missing(f"{what} (`{how}`)")
     return PROGRAMS[which]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from nearcache.nginx.generate.write import generate, log_format
 from nearcache.nginx.lint import Examined, lint
 from nearcache.nginx.sandbox import Sandbox, Served
 from nearcache.nginx.templates import template_of
+from tests.needs import missing, need
 from tests.nginx.conftest import wait_for
 
 OLD, NEW = (1, 18, 0), (1, 22, 1)
@@ -44,10 +44,7 @@ def answers(kind: dict[str, str], rules: str = "", **more: object) -> Answers:
 
 @pytest.fixture(autouse=True)
 def nginx() -> None:
-    if shutil.which("nginx") is None:
-        if os.environ.get("CI"):
-            pytest.fail("nginx is not installed, and CI must have it")
-        pytest.skip("nginx is not installed: generated configurations are NOT tested")
+    need("nginx")
 
 
 @pytest.fixture
@@ -55,9 +52,7 @@ def njs() -> str:
     """The module of njs; NEARCACHE_NJS_MODULE names one that lies elsewhere."""
     found = os.environ.get("NEARCACHE_NJS_MODULE") or njs_module()
     if not found:
-        if os.environ.get("CI"):
-            pytest.fail("libnginx-mod-http-js is not installed, and CI must have it")
-        pytest.skip("libnginx-mod-http-js is not installed: the njs rules are NOT tested")
+        missing("libnginx-mod-http-js is not installed")
     return str(found)
 
 
@@ -126,9 +121,7 @@ def uwsgi(tmp_path: Path) -> Iterator[str]:
     """The address of a real uWSGI with the script of the proof."""
     program = Path(sys.executable).with_name("pyuwsgi")
     if not program.exists():
-        if os.environ.get("CI"):
-            pytest.fail("pyuwsgi is not installed, and CI must have it")
-        pytest.skip("pyuwsgi is not installed: the proof is NOT tried with uWSGI")
+        missing("pyuwsgi is not installed")
     socket = tmp_path / "app.sock"
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from nearcache.nginx.configuration import Version, read_configuration
 from nearcache.nginx.lint import NAMES, Examined, lint
 from nearcache.nginx.lint.model import Directory
 from nearcache.nginx.lint.survey import measure
+from tests.needs import need
 from tests.nginx.conftest import Answer, Nginx, StartNginx, Upstream
 
 LOG = "'$upstream_cache_status $upstream_response_time $request_time'"
@@ -137,10 +136,7 @@ def found(text: str, version: Version | None = OLD, **beside: object) -> list[st
 
 
 def nginx_takes(text: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    if shutil.which("nginx") is None:
-        if os.environ.get("CI"):
-            pytest.fail("nginx is not installed, and CI must have it")
-        pytest.skip("nginx is not installed: lint's examples are NOT tried with it")
+    need("nginx")
     text = text.replace("/tmp/nearcache-lint", str(directory))
     path = directory / "nginx.conf"
     path.write_text(f"pid {directory}/pid;\nerror_log stderr;\n{text}")

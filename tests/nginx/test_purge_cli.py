@@ -25,6 +25,7 @@ from nearcache.nginx.layout import LAYOUTS
 from nearcache.nginx.learn import learn, resolve
 from nearcache.nginx.purge import Purger
 from nearcache.nginx.templates import check_template, key_for
+from tests.needs import missing
 
 from .conftest import Answer, Nginx, StartNginx, Upstream, every_nginx, wait_for
 from .entries import made
@@ -478,7 +479,7 @@ def uwsgi(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     """(port, a file whose content each answer has)."""
     program = Path(sys.executable).with_name("pyuwsgi")
     if not program.exists():
-        pytest.skip("pyuwsgi is not installed: uwsgi_cache is NOT tested")
+        missing("pyuwsgi is not installed")
     number = tmp_path / "number"
     number.write_text("1")
     (tmp_path / "app.py").write_text(WSGI.format(number=str(number)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import shutil
 import subprocess
 import sys
 from base64 import b64encode
@@ -13,6 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+
+from tests.needs import need
 
 from .test_whatif import FORMAT, ask, asked, line, made_log
 
@@ -137,10 +138,7 @@ addEventListener("load", () => {
 def test_a_browser_draws_the_page_without_an_error_or_a_violation(
     log: Path, tmp_path: Path, width: int
 ) -> None:
-    if shutil.which("chromium") is None:
-        if os.environ.get("CI"):
-            pytest.fail("chromium is not installed, and CI must have it")
-        pytest.skip("chromium is not installed: the charts of the doctor are NOT tested")
+    need("chromium")
     path = tmp_path / "whatif.html"
     evil = "drop=</script><script>alert(1)</script>"
     result = ask(

@@ -24,6 +24,7 @@ from nearcache.lab.servers import child_setup, end_process, free_port
 from nearcache.nginx.configuration import read_configuration
 from nearcache.nginx.whatif import Backtest, Question, WhatIf, whatif
 from nearcache.nginx.whatif_rules import Change, Subject, today_of
+from tests.needs import missing
 
 from .conftest import Nginx, StartNginx, wait_for
 from .loads import NUMBER, ask_all, is_calm, send, wait_for_turn, zipf
@@ -58,7 +59,7 @@ def ports(tmp_path: Path) -> Iterator[Ports]:
     """A real uWSGI in a process of its own: some pages are large, some are slow."""
     program = Path(sys.executable).with_name("pyuwsgi")
     if not program.exists():
-        pytest.skip("pyuwsgi is not installed: FORECASTS ARE NOT TESTED")
+        missing("pyuwsgi is not installed")
     (tmp_path / "app.py").write_text(WSGI)
     ports = {"proxy": free_port(), "uwsgi": free_port()}
     process = subprocess.Popen(
