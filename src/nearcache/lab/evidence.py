@@ -248,7 +248,7 @@ def processes(sample: Sample) -> Outcome | None:
     planned = sample.about["plan"]["repetitions"]
     too_few = f"{text}, {PROCESSES_LEAST} are wanted"
     if planned < PROCESSES_LEAST:
-        too_few += " (a quick plan has fewer)"
+        too_few += " (its plan has fewer)"
     return Outcome(text, [] if count >= PROCESSES_LEAST else [Problem(too_few)])
 
 

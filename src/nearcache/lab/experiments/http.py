@@ -173,7 +173,7 @@ HTTP = Experiment(
     subject="nearcache.lab.subjects.http.HttpSubject",
     mix={"capacity": 1.0},
     plans={
-        "full": Plan(repetitions=2, rounds=5, phase_ms=300, time_limit_s=240),
+        "full": Plan(repetitions=2, rounds=5, phase_ms=300, time_limit_s=400),
         "quick": Plan(
             repetitions=1,
             rounds=6,

@@ -183,11 +183,11 @@ POOLS = Experiment(
     subject="nearcache.lab.subjects.pools.PoolSubject",
     plans={
         "full": Plan(
-            # Six of one round: fewer would give no interval.
-            repetitions=6,
+            # Each of one round: fewer than six would give no interval.
+            repetitions=8,
             rounds=1,
             phase_ms=800,
-            time_limit_s=400,
+            time_limit_s=540,
             candidates=DEFAULT,
         ),
         "quick": Plan(
