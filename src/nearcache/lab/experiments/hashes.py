@@ -114,9 +114,9 @@ HASHES = Experiment(
     plans={
         "full": Plan(
             repetitions=1,
-            rounds=3,
+            rounds=6,
             phase_ms=100,
-            time_limit_s=150,
+            time_limit_s=420,
             payloads=FULL_DATA,
         ),
         "quick": Plan(
