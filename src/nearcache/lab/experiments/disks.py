@@ -62,7 +62,7 @@ DISKS = Experiment(
     twins=("disk", "memory"),
     subject="nearcache.lab.subjects.disks.DisksSubject",
     plans={
-        "full": Plan(repetitions=3, rounds=8, phase_ms=200, time_limit_s=140),
+        "full": Plan(repetitions=3, rounds=8, phase_ms=200, time_limit_s=200),
         # fio takes a third of a second for a job that lasts a tenth, so quick has fewer.
         "quick": Plan(
             repetitions=1,  # every fio run is a fresh process anyway

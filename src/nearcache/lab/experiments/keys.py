@@ -138,7 +138,7 @@ KEYS = Experiment(
     twins=("md5", "redis-hiredis-unix"),
     subject="nearcache.lab.subjects.keys.KeysSubject",
     plans={
-        "full": Plan(repetitions=5, rounds=6, phase_ms=2, time_limit_s=140),
+        "full": Plan(repetitions=5, rounds=6, phase_ms=2, time_limit_s=280),
         "quick": Plan(
             repetitions=2,
             rounds=6,
