@@ -66,7 +66,7 @@ WARMUP = Experiment(
     subject="nearcache.lab.subjects.warmup.WarmupSubject",
     plans={
         # phase_ms is how long a refill may take before it is said not to get hot.
-        "full": Plan(repetitions=2, rounds=3, phase_ms=5000, time_limit_s=150),
+        "full": Plan(repetitions=2, rounds=3, phase_ms=5000, time_limit_s=330),
         "quick": Plan(
             repetitions=1, rounds=3, phase_ms=2500, time_limit_s=42,
             candidates=tuple(name for name in NAMES if name != "filebased"),
