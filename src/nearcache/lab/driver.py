@@ -260,8 +260,8 @@ class Driver:
             )
             return answer
 
-        if learning:
-            return ask(0), 0.0
+        if learning or not any(operation.ranked for operation in self.order.operations):
+            return ask(0), 0.0  # how a call ended is so, however long the CPU was away
         return self.stolen.ask(member.candidate.name, ask)
 
     def _visit(self, candidate: Candidate, payload: str, round_id: str, learning: bool) -> Visit:
