@@ -291,9 +291,11 @@ def steal(sample: Sample) -> Outcome:
         Problem(
             f"in {stolen} of {counted(made, 'visit')} it took more than {STEAL_MOST:.0%}, twice",
             name,
+            operation,
         )
         for name, (made, _, stolen) in visits.items()
         if too_many(stolen, made)
+        for operation in _timed(sample)
     ]
     made, repeated, stolen = (sum(counts) for counts in zip(*visits.values(), strict=True))
     if repeated:
@@ -302,6 +304,12 @@ def steal(sample: Sample) -> Outcome:
             f" and {stolen:,} left out"
         )
     return Outcome(text, problems)
+
+
+def _timed(sample: Sample) -> list[str]:
+    """Bytes are as many, however long it took to count them."""
+    operations = sample.about["operations"]
+    return [name for name, operation in operations.items() if operation["unit"] == "ns"]
 
 
 def swap(sample: Sample) -> Outcome | None:

@@ -46,10 +46,12 @@ class Finding:
         return "cell" if self.operation else "candidate"
 
     def concerns(self, candidate: str, operation: str = "", payload: str = "") -> bool:
-        """Does it touch this candidate, or this cell of it?"""
+        """Does it touch this candidate, or this cell of it? Without a payload it is of all."""
         if self.candidate and self.candidate != candidate:
             return False
-        return not self.operation or (self.operation, self.payload) == (operation, payload)
+        if self.operation and self.operation != operation:
+            return False
+        return not self.payload or self.payload == payload
 
     def __str__(self) -> str:
         place = " ".join(part for part in (self.candidate, self.operation, self.payload) if part)

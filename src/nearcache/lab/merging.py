@@ -25,6 +25,7 @@ def merge(samples: Iterable[Sample]) -> Sample:
         _merge_candidates(first, other)
         first.about["command"] += f"\n{other.about['command']}"
         first.about["seconds"] += other.about["seconds"]
+        first.about["servers"] = other.about["servers"] | first.about["servers"]
         _merge_conditions(first.about, other.about)
     return first
 
@@ -82,5 +83,6 @@ def _refuse_unlike(a: dict[str, Any], b: dict[str, Any]) -> None:
                 f"these runs are from unlike machines ({name}: {a['machine'][name]} and "
                 f"{b['machine'][name]}); report them one by one"
             )
-    if a["versions"] != b["versions"] or a["servers"] != b["servers"]:
+    both = a["servers"].keys() & b["servers"].keys()  # a run of few candidates starts few
+    if a["versions"] != b["versions"] or any(a["servers"][n] != b["servers"][n] for n in both):
         raise LabError("these runs used other versions of libraries or servers; report them alone")
