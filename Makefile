@@ -57,7 +57,7 @@ format: venv  ## Format Python and Rust.
 bench: core servers  ## Measure the core and the backends; see bench/.
 	@$(PYTHON) -m bench
 
-results: core servers  ## Run every experiment in full, and keep the results in bench/results (an hour).
+results: core servers  ## Run every experiment in full, and keep the results in bench/results (over an hour).
 	@rm -rf results/full
 	@.venv/bin/nearcache lab run --all --out results/full
 	@$(PYTHON) -m scripts.results_page results/full/run-*
