@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from nearcache.lab import driver
+from nearcache.lab.analysis import Analysis
 from nearcache.lab.driver import measure
 from nearcache.lab.experiments.backends import BACKENDS
 from nearcache.lab.laboratory import Wish, new_sample, prepare
 from nearcache.lab.machine import pressure
 from nearcache.lab.model import Candidate, Plan
+from nearcache.lab.reports.terminal import print_report
 from nearcache.lab.sample import Sample
 from tests.needs import need
 
@@ -31,6 +35,15 @@ def time_is_not_stolen() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "pressure", look)
         yield
+
+
+def report_if_calm(sample: Sample) -> str:
+    """What the report says; and what it would have said, had the machine not voided the run."""
+    analysis = Analysis(sample)
+    analysis.void_run = []
+    console = Console(record=True, width=100, file=StringIO())
+    print_report(analysis, console)
+    return console.export_text()
 
 
 class Silent:

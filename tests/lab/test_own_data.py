@@ -23,6 +23,7 @@ from nearcache.lab.stored import Meter
 from nearcache.lab.workloads import make_payload
 from nearcache.lab.workloads.own import OwnValues
 
+from .conftest import report_if_calm
 from .test_cli import lab
 
 
@@ -243,7 +244,8 @@ def test_a_run_measures_with_the_values_and_says_how_they_are_checked(
     assert any("carry no key" in text for text in sample.about["cannot_answer"])
     assert set(sample.about["payload_bytes"]) == set(sample.about["payloads"])
     assert sample.about["prices"]["gb_month"] == 3
-    assert "what you gave on" in result.stdout
+    assert sample.about["own_data"] in " ".join(result.stdout.split())
+    assert "what you gave on" in report_if_calm(sample)
     for letter in sample.about["payloads"]:
         assert sample.cells["filebased", "get", letter].hits > 0
 

@@ -102,6 +102,7 @@ def render(analysis: Analysis) -> str:
         contrasts=analysis.contrasts,
         counts=counts_line(analysis),
         data=Markup(charts.as_script(page_data(analysis, sheets, views))),  # noqa: S704 - escaped there
+        data_line=tables.data_line(analysis),
         facts=tables.facts(analysis),
         failures=tables.failures(analysis),
         floors=tables.floors_line(analysis),

@@ -34,6 +34,8 @@ def _lines(analysis: Analysis) -> Iterator[str]:
         f"{tables.rounds_line(analysis)}, {about['seconds']:.0f} s, {about['state']}."
     )
     yield ""
+    if data := tables.data_line(analysis):
+        yield from (escape(data), "")
     yield from answer_lines(analysis)
     views = views_of(analysis)
     for sentence in views.sentences:

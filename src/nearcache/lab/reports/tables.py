@@ -387,6 +387,13 @@ def rounds_line(analysis: Analysis) -> str:
     return text + (f" ({counted(gone, 'visit')} left out: time was stolen)" if gone else "")
 
 
+def data_line(analysis: Analysis) -> str:
+    """Whose values or calls were measured with; empty if they were the experiment's own."""
+    about = analysis.sample.about
+    text = about.get("recording") or about.get("own_data") or ""
+    return text if not text or text.endswith(".") else f"{text}."
+
+
 def place_line(analysis: Analysis) -> str:
     """Where clients and servers ran, as they proved it; else all were put on one CPU."""
     proven = dict.fromkeys(entry.proof.get("cores") for entry in analysis.measured)

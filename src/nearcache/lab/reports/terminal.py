@@ -88,6 +88,7 @@ def _heading(analysis: Analysis) -> RenderableType:
             f"{tables.rounds_line(analysis)}, {about['seconds']:.0f} s, seed {about['seed']}. "
             f"{tables.place_line(analysis)}."
         ),
+        *([Text(data)] if (data := tables.data_line(analysis)) else []),
         "",
     )
 

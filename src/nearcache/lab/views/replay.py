@@ -1,4 +1,4 @@
-"""What only ``replay`` shows: which recording it was, and whether calls began when due."""
+"""What only ``replay`` shows: whether calls began when they were due."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ LATE = 0.01  # of calls: more, and latencies are those of the generator
 
 
 def views(analysis: Analysis) -> Views:
-    said = analysis.sample.about.get("recording")
-    sentences = [said] if said else []
     table = _timing(analysis)
-    return Views(sentences=sentences, parts=(table,) if table else ())
+    return Views(parts=(table,) if table else ())
 
 
 def _timing(analysis: Analysis) -> Table | None:
