@@ -10,7 +10,7 @@ Needs the extras of every command that it describes. Run as ``python -m scripts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -24,16 +24,6 @@ from scripts.results_page import results_page
 OPTIONS: list[type[Options]] = [SharedMemoryOptions, RedisOptions, RecordingOptions]
 WIDTH = 90
 DOCS = Path(__file__).parents[1] / "docs"
-
-
-def pages() -> dict[str, str]:
-    """The text of each page by its name."""
-    return {
-        "options.md": options_page(),
-        "cli.md": cli_page(),
-        "experiments.md": experiments_page(),
-        "results.md": results_page(),
-    }
 
 
 def options_page() -> str:
@@ -76,6 +66,14 @@ def commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Com
                 yield from commands(f"{path} {name}", below)
 
 
+PAGES: dict[str, Callable[[], str]] = {
+    "options.md": options_page,
+    "cli.md": cli_page,
+    "experiments.md": experiments_page,
+    "results.md": results_page,
+}
+
+
 if __name__ == "__main__":
-    for name, text in pages().items():
-        (DOCS / name).write_text(text)
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page())
