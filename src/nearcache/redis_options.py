@@ -175,8 +175,8 @@ class RedisOptions(StampedeOptions, ServerCacheOptions):
     )
     pool_timeout_s: float = option(
         "pool_timeout",
-        "Seconds to wait for a connection of the pool, which serves `client` and blocking"
-        " commands. The cache itself shares one connection per process.",
+        "Seconds to wait for a connection of the pool, which serves `client` and the"
+        " wake-ups of locks. The cache itself shares one connection per process.",
         some_seconds,
         default=5.0,
     )

@@ -170,10 +170,6 @@ def test_a_secret_never_prints() -> None:
 
 
 BOMB_BYTES = 64 << 20
-FRAMES = {
-    "zlib": lambda zeros: zlib.compress(zeros),
-    "zstd": lambda zeros: zstandard.ZstdCompressor().compress(zeros),
-}
 
 
 @pytest.mark.parametrize("compressor", [name for name in COMPRESSORS if name != "none"])

@@ -174,34 +174,6 @@ def test_what_cannot_connect_takes_no_seat(server: Server) -> None:
             client.ping()
 
 
-def test_a_blocking_command_waits_longer_than_the_read_timeout(server: Server) -> None:
-    client = clients.client(target_of(server, read_timeout_s=0.1))
-    assert clients.blocking(client, "BLPOP", "list", 0.3, wait_s=0.3) is None
-    pusher = threading.Timer(0.2, lambda: server.client().rpush("list", "value"))
-    pusher.start()
-    assert clients.blocking(client, "BLPOP", "list", 5, wait_s=5) == [b"list", b"value"]
-    pusher.join()
-
-
-def test_a_blocking_command_is_given_up_when_the_server_is_silent(server: Server) -> None:
-    client = clients.client(target_of(server, read_timeout_s=0.1))
-    with pytest.raises(redis.TimeoutError, match="BLPOP"):
-        clients.blocking(client, "BLPOP", "list", 60, wait_s=0.1)
-    # Its connection is not used again: there the reply would be somebody else's.
-    with server.client() as pusher:
-        pusher.rpush("list", "value")
-    assert client.echo("mine") == b"mine"
-
-
-def test_an_error_reply_keeps_the_connection(server: Server) -> None:
-    client = clients.client(target_of(server, connection_kwargs=(("client_name", "kept"),)))
-    client.set("text", "x")
-    before = connections_of(server, "kept")
-    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        clients.blocking(client, "BLPOP", "text", 1, wait_s=1)
-    assert [each["id"] for each in connections_of(server, "kept")] == [before[0]["id"]]
-
-
 # ---- asyncio
 
 
@@ -252,17 +224,6 @@ def test_a_full_pool_of_a_loop_says_so(server: Server) -> None:
     asyncio.run(main())
 
 
-def test_an_awaited_blocking_command(server: Server) -> None:
-    async def main() -> None:
-        client = clients.aclient(target_of(server, read_timeout_s=0.1))
-        assert await clients.ablocking(client, "BLPOP", "list", 0.3, wait_s=0.3) is None
-        with pytest.raises(redis.TimeoutError, match="BLPOP"):
-            await clients.ablocking(client, "BLPOP", "list", 60, wait_s=0.1)
-        assert await client.echo("mine") == b"mine"
-
-    asyncio.run(main())
-
-
 # ---- forks, greenlets, the end
 
 
@@ -301,7 +262,7 @@ client = clients.client(target)
 order = []
 def visit(number):
     order.append(number)
-    assert clients.blocking(client, "BLPOP", "nothing", 0.05, wait_s=0.05) is None
+    assert client.blpop("nothing", 0.05) is None
     return client.echo(str(number))
 visits = [gevent.spawn(visit, number) for number in range(30)]
 killed = gevent.spawn(visit, 30)

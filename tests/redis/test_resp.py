@@ -219,13 +219,5 @@ def test_hiredis_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) 
         make_reader("hiredis")
 
 
-@given(st.binary(max_size=30), st.binary(max_size=30))
-def test_templates_make_what_pack_makes(key: bytes, value: bytes) -> None:
-    assert resp.GET % (len(key), key) == pack(b"GET", key)
-    assert resp.SET % (len(key), key, len(value), value) == pack(b"SET", key, value)
-    odd = resp.template(b"100%", arguments=1)
-    assert odd % (len(key), key) == pack(b"100%", key)
-
-
 def test_pack_takes_text_and_numbers() -> None:
     assert pack("SET", b"k", 12) == b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n12\r\n"

@@ -4,7 +4,6 @@
     standalone_client, a...          one server, by its address
     sentinel_client, a...            the primary that the sentinels name, at every connect
     cluster_client, a...             redis-py's own topology, a fair pool per node
-    blocking, ablocking              one blocking command on a connection of its own
 
 A client is made once per process (asyncio: per loop), is safe to share and never has to be
 closed. Its timeouts are the target's; errors are redis-py's. It retries nothing, as redis-py
@@ -13,7 +12,6 @@ would also repeat what must not be repeated.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import Any
 
@@ -253,48 +251,3 @@ class _OfLoop:
         for thing in self._open_things:
             with contextlib.suppress(redis.RedisError, OSError):
                 await thing.aclose()
-
-
-# ---- one blocking command
-
-
-def blocking(made: Any, *words: Any, wait_s: float) -> Any:
-    """The reply to a command that the server may answer only after ``wait_s`` seconds.
-
-    On a connection that nobody else has meanwhile. Raises redis-py's errors, TimeoutError if
-    the server stays silent for the read timeout beyond ``wait_s``.
-    """
-    connection = made.connection_pool.get_connection()
-    try:
-        connection.send_command(*words)
-        if not connection.can_read(wait_s + (connection.socket_timeout or 1.0)):
-            raise redis.TimeoutError(f"no reply to {words[0]} in {wait_s:g} s and the read timeout")
-        return connection.read_response()
-    except redis.ResponseError:
-        raise
-    except BaseException:
-        connection.disconnect()
-        raise
-    finally:
-        made.connection_pool.release(connection)
-
-
-async def ablocking(made: Any, *words: Any, wait_s: float) -> Any:
-    """:func:`blocking`, with a client of :func:`aclient`."""
-    connection = await made.connection_pool.get_connection()
-    try:
-        await connection.send_command(*words)
-        limit_s = wait_s + (connection.socket_timeout or 1.0)
-        # redis-py takes its own timeout here for "no reply yet", and answers None.
-        async with asyncio.timeout(limit_s):
-            return await connection.read_response(timeout=2 * limit_s)
-    except redis.ResponseError:
-        raise
-    except BaseException as error:
-        await connection.disconnect(nowait=True)
-        if isinstance(error, TimeoutError):
-            late = f"no reply to {words[0]} in {wait_s:g} s and the read timeout"
-            raise redis.TimeoutError(late) from error
-        raise
-    finally:
-        await made.connection_pool.release(connection)

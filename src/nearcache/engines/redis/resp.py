@@ -1,6 +1,6 @@
 """RESP, the protocol of Redis and Valkey: commands as bytes, replies as objects.
 
-    pack, template      commands
+    pack                a command
     make_reader         hiredis where it is installed, or :class:`PythonReader`
     ErrorReply          an error that the server replied; it is returned, not raised
     MORE                what ``gets`` returns while a reply has not all come
@@ -63,25 +63,6 @@ def pack(*words: bytes | int | str) -> bytes:
         raw = word if isinstance(word, bytes) else str(word).encode()
         parts.append(b"$%d\r\n%b\r\n" % (len(raw), raw))
     return b"".join(parts)
-
-
-def template(*words: bytes, arguments: int) -> bytes:
-    """A command to be completed by ``%``, with the length and the bytes of each argument.
-
-    ``template(b"GET", arguments=1) % (len(key), key)`` is ``pack(b"GET", key)``, in a third of
-    the time.
-    """
-    head = b"*%d\r\n" % (len(words) + arguments)
-    fixed = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
-    return head + fixed.replace(b"%", b"%%") + b"$%d\r\n%b\r\n" * arguments
-
-
-GET = template(b"GET", arguments=1)
-SET = template(b"SET", arguments=2)
-UNLINK = template(b"UNLINK", arguments=1)
-EXISTS = template(b"EXISTS", arguments=1)
-INCRBY = template(b"INCRBY", arguments=2)
-PEXPIREAT = template(b"PEXPIREAT", arguments=2)
 
 
 # ---- replies
