@@ -106,6 +106,12 @@ def test_a_request_is_done_once(agent: Agent, nginx: Nginx) -> None:
     assert nginx.get("/a").cache == "HIT"
 
 
+def test_half_a_character_is_answered_and_not_dropped(agent: Agent) -> None:
+    for wanted in (Wanted(keys=("/\ud800",)), Wanted(("/\ud800",))):
+        outcome = remote(agent).purge(wanted, 5)
+        assert (outcome.state, "half a character" in outcome.error) == ("failed", True)
+
+
 @pytest.mark.parametrize("off_s", [-BELIEVED_S - 5, BELIEVED_S + 5])
 def test_a_request_of_another_time_is_refused(agent: Agent, off_s: int) -> None:
     body = Wanted(("/a",)).to_json()

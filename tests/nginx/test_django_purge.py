@@ -19,8 +19,9 @@ from asgiref.sync import async_to_sync
 from django.core import checks
 from django.db import connection, transaction
 from django.test import override_settings
+from django.utils.functional import lazystr
 
-from nearcache.errors import OptionError
+from nearcache.errors import NginxError, OptionError
 from nearcache.lab.servers import free_port
 from nearcache.nginx import (
     PurgeFailed,
@@ -291,13 +292,56 @@ def test_an_agent_out_on_the_internet_needs_tls() -> None:
         assert found == (["nearcache.nginx.W002"] if warned else []), address
 
 
-def test_a_secret_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
+def test_a_secret_that_cannot_be_read_breaks_no_commit_and_heals_without_a_restart(
+    hosts: Sequence[tuple[Nginx, Agent]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (_, agent), _ = hosts
     path = tmp_path / "secret"
-    with configured(agents=["http://10.0.0.1:1"], secret_file=str(path)):
-        assert [message.id for message in check_settings()] == ["nearcache.nginx.W003"]
+    with configured(agents=[url(agent)], secret_file=str(path)):
+        for breaks in (lambda: None, path.touch, path.unlink, path.mkdir):
+            breaks()
+            with transaction.atomic():
+                result = purge_url("/a")
+            assert [each.state for each in result.outcomes] == ["failed"]
+            assert f"the secret {path}" in result.outcomes[0].error
+            assert [message.id for message in check_settings()] == ["nearcache.nginx.W003"]
+        assert purge_stats()[url(agent)] == {"failed": 4}
+        assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 1
+        path.rmdir()
         path.write_text(SECRET)
         path.chmod(0o600)
         assert check_settings() == []
+        assert purge_url("/a").files == 1
+    connection.close()
+
+
+def test_whatever_happens_in_a_purge_breaks_no_commit(nginx: Nginx) -> None:
+    with transaction.atomic():
+        result = purge_urls(["/a"], how="Hard")  # type: ignore[arg-type]
+    assert (result.ok, result.outcomes[0].state) == (False, "failed")
+    assert result.outcomes[0].error == "KeyError: 'Hard'"
+
+
+def test_an_address_in_any_script_is_purged_as_browsers_send_it(nginx: Nginx) -> None:
+    nginx.fill("/caf%C3%A9%20noir?q=%E2%82%AC")
+    assert purge_url("/café noir?q=€").files == 1
+    assert purge_url("/caf%C3%A9%20noir?q=%E2%82%AC").ok
+    assert nginx.get("/caf%C3%A9%20noir?q=%E2%82%AC").cache == "EXPIRED"
+
+
+def test_one_text_is_not_taken_for_many_urls(nginx: Nginx) -> None:
+    with pytest.raises(NginxError, match=r"purge_url\('/a'\)"):
+        purge_urls("/a")
+    assert purge_url(lazystr("/a")).files == 1
+
+
+def test_manage_py_check_looks_at_the_settings_of_the_app() -> None:
+    script = (
+        "import django; from django.conf import settings; from django.core import checks\n"
+        "settings.configure(NEARCACHE_NGINX={'cache': []}, INSTALLED_APPS=['nearcache.nginx'])\n"
+        "django.setup(); print([message.id for message in checks.run_checks()])"
+    )
+    assert printed(script) == "['nearcache.nginx.E001']"
 
 
 def test_the_doctor_is_imported_without_django_or_its_settings() -> None:

@@ -9,7 +9,7 @@
     purge.py       soft (expire in place) and hard (unlink), with a receipt
     learn.py       from a URL to its key; targets.py: whatever a user names
     agent.py       a purge for other hosts; hosts.py: here and there alike
-    site_purge.py  the Django side: after the commit, on all hosts
+    site_purge.py  the Django side: after the commit, on all hosts; apps.py: its check
     cacheable_view.py  a view says what nginx may keep: arguments.py is its key, personal.py what
                    is never shared; middleware.py: in development, which line was against it
     configuration.py  what a configuration says about caching: directives.py is its tree,

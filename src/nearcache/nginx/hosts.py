@@ -20,8 +20,9 @@ from nearcache.nginx.cachedir import CacheDir
 from nearcache.nginx.learn import Learned
 from nearcache.nginx.purge import Purger
 from nearcache.nginx.receipt import How, Receipt
-from nearcache.nginx.signing import ANSWER_HEADER, Signature, is_right_answer, sign
+from nearcache.nginx.signing import ANSWER_HEADER, is_right_answer, read_secret, sign
 from nearcache.nginx.targets import Targets, refuse_what_is_no_cache
+from nearcache.nginx.templates import key_bytes
 from nearcache.nginx.text import printable
 from nearcache.options import Secret
 from nearcache.process import Mutex
@@ -148,7 +149,7 @@ class LocalCache:
 
 def _keys(targets: Targets, wanted: Wanted) -> tuple[list[bytes], list[str]]:
     """The keys, and why some URLs have none: the others are purged nevertheless."""
-    keys, troubles = [key.encode("utf-8", "surrogateescape") for key in wanted.keys], []
+    keys, troubles = [key_bytes(key) for key in wanted.keys], []
     for url in wanted.urls:
         try:
             keys += [found.key for found in targets.of_url(url)]
@@ -167,9 +168,14 @@ def _outcome(name: str, receipt: Receipt, troubles: Sequence[str]) -> Outcome:
 
 
 class RemoteAgent:
-    """The agent of another host: ``nearcache nginx agent`` runs there."""
+    """The agent of another host: ``nearcache nginx agent`` runs there.
 
-    def __init__(self, url: str, secret: Secret) -> None:
+    Args:
+        secret: or the file that holds it, which is read for each purge: a file that cannot be
+            read is a purge that failed, and a new secret needs no restart.
+    """
+
+    def __init__(self, url: str, secret: Secret | Path) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/"):
             raise NginxError(f"{url!r} is no agent; write http://10.0.0.5:8765")
@@ -181,18 +187,22 @@ class RemoteAgent:
     def purge(self, wanted: Wanted, timeout_s: float) -> Outcome:
         began = time.monotonic()
         try:
-            outcome = self._ask(wanted, timeout_s)
+            secret = self._secret
+            known = read_secret(secret) if isinstance(secret, Path) else secret
+            outcome = self._ask(wanted, timeout_s, known)
+        except NginxError as error:
+            outcome = Outcome(self.name, "failed", error=str(error))
         except (OSError, HTTPException) as error:
             said = f"no answer: {error or type(error).__name__}"
             outcome = Outcome(self.name, "failed", error=said)
         return replace(outcome, seconds=time.monotonic() - began)
 
-    def _ask(self, wanted: Wanted, timeout_s: float) -> Outcome:
+    def _ask(self, wanted: Wanted, timeout_s: float, secret: Secret) -> Outcome:
         kind = HTTPSConnection if self._scheme == "https" else HTTPConnection
         connection = kind(self._address, timeout=timeout_s)
         body = wanted.to_json()
         # By the real time: the other side compares it with its own.
-        signature = sign(self._secret, PATH, body, time.time())
+        signature = sign(secret, PATH, body, time.time())
         headers = {"Authorization": signature.header, "Content-Type": "application/json"}
         try:
             connection.request("POST", PATH, body, headers)
@@ -201,10 +211,10 @@ class RemoteAgent:
             mac = response.getheader(ANSWER_HEADER, "")
         finally:
             connection.close()
-        return self._understood(signature, response.status, answer, mac)
+        proven = is_right_answer(secret, signature.nonce, response.status, answer, mac)
+        return self._understood(response.status, answer, proven)
 
-    def _understood(self, signature: Signature, status: int, answer: bytes, mac: str) -> Outcome:
-        proven = is_right_answer(self._secret, signature.nonce, status, answer, mac)
+    def _understood(self, status: int, answer: bytes, proven: bool) -> Outcome:
         try:
             given: Any = json.loads(answer)
         except ValueError:

@@ -162,9 +162,7 @@ class PurgeOptions(Options):
             LocalCache(Path(each.path), each.levels, (each.key,) if each.key else (), each.varies)
             for each in self.caches
         ]
-        if not self.agents:
-            return [*local]
-        secret = Secret(self.secret or read_secret(Path(self.secret_file or "")))
+        secret = Path(self.secret_file) if self.secret_file else Secret(self.secret or b"")
         return [*local, *(RemoteAgent(url, secret) for url in self.agents)]
 
 
@@ -178,7 +176,7 @@ def purge_options() -> PurgeOptions:
 
 @checks.register("nearcache")
 def check_settings(**_: Any) -> Sequence[checks.CheckMessage]:
-    """Found by ``manage.py check`` wherever this module is imported."""
+    """Found by ``manage.py check`` if ``nearcache.nginx`` is in ``INSTALLED_APPS`` (apps.py)."""
     try:
         options = purge_options()
     except OptionError as error:
@@ -194,7 +192,8 @@ def _warnings(options: PurgeOptions) -> Iterator[checks.CheckMessage]:
             id="nearcache.nginx.W001",
         )
     try:
-        options.hosts()
+        if options.secret_file:
+            read_secret(Path(options.secret_file))
     except NginxError as error:
         # No error: who deploys may be another user than who serves.
         yield checks.Warning(str(error), id="nearcache.nginx.W003")

@@ -96,7 +96,7 @@ def read_secret(path: Path) -> Secret:
             f"the secret {path} cannot be read ({error.strerror}); make one with"
             f" `(umask 077; openssl rand -hex 32 > {path})`"
         ) from error
-    with os.fdopen(descriptor, "rb") as opened:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise NginxError(f"the secret {path} is not a regular file")
@@ -104,7 +104,9 @@ def read_secret(path: Path) -> Secret:
             raise NginxError(f"the secret {path} belongs to somebody else; it must be yours")
         if status.st_mode & 0o077:
             raise NginxError(f"the secret {path} is open to others; `chmod 600 {path}`")
-        return checked_secret(opened.read(LARGEST_FILE).strip(), str(path))
+        return checked_secret(os.read(descriptor, LARGEST_FILE).strip(), str(path))
+    finally:
+        os.close(descriptor)
 
 
 def checked_secret(secret: bytes, where: str) -> Secret:

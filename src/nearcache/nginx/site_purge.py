@@ -9,8 +9,8 @@
 Why after the commit: purged before, the page could be asked for and stored again from what
 the database still says; and a transaction that is rolled back changed nothing.
 
-A host that cannot be reached never breaks the request, unless ``raise_errors`` asks for it: the
-result says it, a counter counts it, and the log says once that it began and once that it is over.
+A host that cannot be reached, or a secret that cannot be read, never breaks the request, unless
+``raise_errors`` asks for it: the result says it, a counter counts it, and the log says once that it began and once that it is over.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Literal
 from asgiref.sync import sync_to_async
 from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS, transaction
+from django.utils.encoding import iri_to_uri
 
 from nearcache.errors import NginxError
 from nearcache.nginx.hosts import MOST_WORDS, Host, Outcome, Wanted
@@ -95,10 +96,11 @@ def purge_urls(
             the ``atomic`` block that was committed.
 
     Raises:
-        OptionError: the settings are wrong.
+        OptionError: the settings are wrong (``manage.py check`` finds it).
+        NginxError: ``urls`` is one text.
     """
     site = _site()
-    result = PurgeResult(tuple(urls))
+    result = PurgeResult(_texts(urls))
     wanted = site.wanted(result.urls, how)
     _after_commit(lambda: site.run(wanted, result, raise_errors), using)
     return result
@@ -124,7 +126,7 @@ async def apurge_urls(
 ) -> PurgeResult:
     """:func:`purge_urls` for coroutines: other tasks and the database's thread go on meanwhile."""
     site = _site()
-    result = PurgeResult(tuple(urls))
+    result = PurgeResult(_texts(urls))
     wanted = site.wanted(result.urls, how)
 
     def run() -> None:
@@ -141,6 +143,12 @@ async def apurge_urls(
 def purge_stats() -> dict[str, dict[str, int]]:
     """By host: how many purges ended as ``purged``, ``nothing`` and ``failed`` in this process."""
     return {name: dict(counts) for name, counts in _site().counts.items()}
+
+
+def _texts(urls: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(urls, str):  # its characters would be URLs, "/" among them
+        raise NginxError(f"purge_urls got one text; write purge_url({urls!r})")
+    return tuple(map(str, urls))  # what reverse_lazy() gives is none yet
 
 
 def _is_open(using: str) -> bool:
@@ -178,7 +186,10 @@ class Site:
 
     def run(self, wanted: list[Wanted], result: PurgeResult, raise_errors: bool) -> None:
         began = time.monotonic()
-        result.outcomes = self._outcomes(wanted, began + self.options.timeout_s)
+        try:
+            result.outcomes = self._outcomes(wanted, began + self.options.timeout_s)
+        except Exception as error:  # noqa: BLE001 - it would end somebody's commit
+            result.outcomes = [_broken(host, error) for host in self.hosts]
         result.seconds = time.monotonic() - began
         result.state = "done"
         for outcome in result.outcomes:
@@ -199,9 +210,9 @@ class Site:
         return [_result_of(host, future, self.options.timeout_s) for host, future in asked]
 
     def _whole(self, url: str) -> str:
-        if url.startswith("/") and self.options.base:
-            return self.options.base + url
-        return url
+        # As Django writes them into a Location, and browsers send them: /ü is /%C3%BC.
+        sent = iri_to_uri(url)
+        return self.options.base + sent if sent.startswith("/") and self.options.base else sent
 
     def _note(self, outcome: Outcome) -> None:
         """Count it; log it if it is news."""
@@ -246,9 +257,12 @@ def _result_of(host: Host, future: Future[Outcome], timeout_s: float) -> Outcome
         said = f"no answer within {timeout_s:g} s (timeout_s)"
         return Outcome(host.name, "failed", error=said, seconds=timeout_s)
     error = future.exception()
-    if error is not None:
-        return Outcome(host.name, "failed", error=f"{type(error).__name__}: {error}")
-    return future.result()
+    return _broken(host, error) if error else future.result()
+
+
+def _broken(host: Host, error: BaseException) -> Outcome:
+    """What nobody has thought of: no thread to be had, a text that cannot be encoded."""
+    return Outcome(host.name, "failed", error=f"{type(error).__name__}: {error}")
 
 
 _made: Site | None = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nearcache.errors import NginxError
 from nearcache.nginx.cachedir import CacheDir, Census
 from nearcache.nginx.learn import ITSELF, Learned, Resolved, learn, resolve
-from nearcache.nginx.templates import check_template, key_for, template_of
+from nearcache.nginx.templates import check_template, key_bytes, key_for, template_of
 from nearcache.nginx.text import plural
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Targets:
 
     def of_word(self, word: str) -> list[Resolved]:
         """As :meth:`of_url`, but a word that is the key of an entry is that key."""
-        key = word.encode("utf-8", "surrogateescape")
+        key = key_bytes(word)
         if self._exists(key):
             return [Resolved(word, key, ITSELF, exists=True)]
         return self.of_url(word)

@@ -81,7 +81,15 @@ def key_for(url: str, template: str, scheme: str | None = None) -> bytes:
         is_args="?" if parts.query else "",
         args=parts.query,
     )
-    return filled.encode("utf-8", "surrogateescape")
+    return key_bytes(filled)
+
+
+def key_bytes(text: str) -> bytes:
+    """A key that was written as text; NginxError for what UTF-8 cannot write."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise NginxError(f"{text!r} is no text: half a character at {error.start}") from None
 
 
 def split_url(url: str) -> SplitResult:
