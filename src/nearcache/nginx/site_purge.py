@@ -10,7 +10,8 @@ Why after the commit: purged before, the page could be asked for and stored agai
 the database still says; and a transaction that is rolled back changed nothing.
 
 A host that cannot be reached, or a secret that cannot be read, never breaks the request, unless
-``raise_errors`` asks for it: the result says it, a counter counts it, and the log says once that it began and once that it is over.
+``raise_errors`` asks for it: the result says it, a counter counts it, and the log says once that it
+began and once that it is over.
 """
 
 from __future__ import annotations
