@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 # What pyproject.toml asks for below this Python only.
-NOT_SINCE = {"pylibmc": (3, 12)}
+NOT_SINCE = {"pylibmc": (3, 12), "uvloop": (3, 15)}
 
 
 def missing(what: str) -> NoReturn:

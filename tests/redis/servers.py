@@ -131,7 +131,9 @@ def running(directory: Path, *arguments: str, **fields: Any) -> Iterator[Server]
         server.kill()
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 15) -> None:
+def wait_for(
+    condition: Callable[[], Any], what: str = "what was waited for", seconds: float = 15
+) -> None:
     """Returns when the condition holds; errors of redis-py are as good as False."""
     give_up_at = time.monotonic() + seconds
     while True:
@@ -139,7 +141,7 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 15) -> No
             if condition():
                 return
         assert time.monotonic() < give_up_at, f"{what}: not in {seconds} s"
-        time.sleep(0.01)
+        time.sleep(0.002)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,19 +17,12 @@ from nearcache import errors
 from nearcache.engines.redis import clients
 from nearcache.engines.redis.gate import AsyncGate, Gate
 from nearcache.engines.redis.target import Address, Target
-from tests.redis.servers import Server
+from tests.redis.servers import Server, wait_for
 
 
 def target_of(server: Server, **fields: Any) -> Target:
     defaults = {"pool_connections": 2, "pool_timeout_s": 5.0}
     return Target(addresses=(Address(path=server.path),), **(defaults | fields))
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    give_up_at = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.001)
 
 
 def connections_of(server: Server, name: str) -> list[dict[str, str]]:
@@ -54,7 +46,7 @@ def test_seats_go_to_whoever_came_first() -> None:
     for number in range(20):
         threads.append(threading.Thread(target=visit, args=(number,)))
         threads[-1].start()
-        wait_until(lambda: gate.waiting == len(threads))
+        wait_for(lambda: gate.waiting == len(threads))
     gate.leave()
     for thread in threads:
         thread.join()
@@ -66,7 +58,7 @@ def test_nobody_passes_the_queue_and_who_gave_up_is_passed_over() -> None:
     assert gate.enter(0)
     waiter = threading.Thread(target=lambda: late.append(gate.enter(0.02)))
     waiter.start()
-    wait_until(lambda: gate.waiting)
+    wait_for(lambda: gate.waiting)
     assert not gate.enter(0)  # not the queue's first, so not at all
     waiter.join()
     assert late == [False]
@@ -188,7 +180,7 @@ def test_tasks_wait_in_line_for_the_connections_of_their_loop(server: Server) ->
         assert 1 <= len(connections_of(server, "tasks")) <= 2
 
     asyncio.run(main())
-    wait_until(lambda: not connections_of(server, "tasks"))
+    wait_for(lambda: not connections_of(server, "tasks"))
 
 
 def test_cancelled_tasks_lose_neither_seat_nor_somebody_s_reply(server: Server) -> None:
