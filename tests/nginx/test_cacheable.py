@@ -13,14 +13,18 @@ from functools import cache
 from http.cookies import SimpleCookie
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.conf import settings
+from django.conf.urls.i18n import i18n_patterns
 from django.core.exceptions import MiddlewareNotUsed
 from django.core.handlers.wsgi import WSGIHandler
 from django.http import HttpRequest
 from django.test import AsyncClient, Client, RequestFactory, override_settings
+from django.urls import path as url_path
 from django.utils.functional import SimpleLazyObject
 from hypothesis import given
 from hypothesis import strategies as st
@@ -218,6 +222,32 @@ def test_a_setting_that_sends_cookies_with_everything_is_known() -> None:
         client = Client()
         client.get("/login/?id=1")
         assert client.get("/plain/")["Cache-Control"] == "private"
+
+
+def test_a_language_that_was_chosen_by_a_cookie_is_nobody_elses() -> None:
+    chose = {"cookie": "django_language=de"}
+    response = asked("/plain/", **chose)
+    assert (response["Cache-Control"], response["X-Accel-Expires"]) == ("private", "0")
+    assert response["Vary"] == "Accept-Language"  # is all that Django says
+    without = [each for each in settings.MIDDLEWARE if "Locale" not in each]
+    with override_settings(MIDDLEWARE=without):
+        assert asked("/plain/", **chose)["Cache-Control"] == "public, max-age=3600"
+
+
+@pytest.mark.parametrize(
+    ("path", "default_has_prefix", "said"),
+    [("/de/x/", True, "public"), ("/x/", True, "private"), ("/x/", False, "public")],
+)
+def test_a_language_in_the_path_is_in_the_key(
+    path: str, default_has_prefix: bool, said: str
+) -> None:
+    view = cacheable(max_age=60)(cacheable_site.plain)
+    localized = i18n_patterns(url_path("x/", view), prefix_default_language=default_has_prefix)
+    urls = ModuleType("urls_in_languages")
+    urls.urlpatterns = [*localized, url_path("x/", view)]  # type: ignore[attr-defined]
+    with override_settings(ROOT_URLCONF=urls):
+        response = asked(path, cookie="django_language=de")
+    assert response["Cache-Control"].startswith(said)
 
 
 def test_a_cookie_that_a_middleware_sets_later_takes_the_answer_back() -> None:

@@ -144,6 +144,7 @@ SABOTAGE = [
     ("Vary", "proxy_cache_lock on;", "proxy_cache_lock on; proxy_ignore_headers Vary;"),
     ("a session is passed", "$cookie_sessionid$http_authorization", "$http_authorization"),
     ("Authorization is passed", "$cookie_sessionid$http_authorization", "$cookie_sessionid"),
+    ("a chosen language is passed", "$cookie_django_language", ""),
     ("Set-Cookie is not stored", "proxy_cache_lock on;",
      "proxy_cache_lock on; proxy_ignore_headers Set-Cookie;"),
     ("private, no-store are not", "proxy_cache_lock on;",

@@ -6,7 +6,8 @@ early enough to keep such a response out of all shared caches, and late enough, 
 Django's own middleware does afterwards (Set-Cookie, ``Vary: Cookie``) follows from the same flags.
 
 What leaves no trace is not seen: a view that differs by an address, by ``Accept-Language``, or by
-``request.META["HTTP_COOKIE"]``.
+``request.META["HTTP_COOKIE"]``, and cookies that a middleware read before the view: Django's own
+read some for every request. That LocaleMiddleware takes the language from one is known.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.conf.urls.i18n import is_language_prefix_patterns_used
 from django.http.request import HttpRequest
 from django.http.response import FileResponse, HttpResponseBase
 from django.utils.functional import LazyObject, empty
+from django.utils.translation import get_language_from_path
 
 from nearcache.nginx.witness import note, words_of
 
@@ -118,6 +121,22 @@ def _messages(request: HttpRequest) -> Iterator[Reason]:
         yield Reason("messages were read", "messages read")
 
 
+def _language(request: HttpRequest) -> Iterator[Reason]:
+    """LocaleMiddleware goes by a cookie first, and names only Accept-Language in Vary."""
+    name = settings.LANGUAGE_COOKIE_NAME
+    was_sent = dict.__contains__(request.COOKIES, name)  # nobody has read it for this
+    if was_sent and hasattr(request, "LANGUAGE_CODE") and not _is_language_of_path(request):
+        yield Reason(f"the language is that of the cookie {name}", "language")
+
+
+def _is_language_of_path(request: HttpRequest) -> bool:
+    """With ``i18n_patterns`` the path decides, as LocaleMiddleware has it."""
+    urlconf = getattr(request, "urlconf", settings.ROOT_URLCONF)
+    used, default_has_prefix = is_language_prefix_patterns_used(urlconf)
+    in_path = get_language_from_path(request.path_info)
+    return used and bool(in_path or not default_has_prefix)
+
+
 def _own_words(response: HttpResponseBase) -> Iterator[Reason]:
     if "Cache-Control" in response:
         said = {word.partition("=")[0] for word in words_of(response["Cache-Control"])}
@@ -134,5 +153,7 @@ def _stream(response: HttpResponseBase) -> Iterator[Reason]:
         yield Reason("it is a stream, which may read the session yet", "stream")
 
 
-OF_REQUESTS = (_session, _user, _authorization, _tokens, _messages, _cookies_read)
+OF_REQUESTS = (
+    _session, _user, _authorization, _tokens, _messages, _cookies_read, _language,
+)  # fmt: skip
 OF_RESPONSES = (_cookies_set, _own_words, _stream)

@@ -206,6 +206,10 @@ def _passes_sessions(trial: Trial) -> str:
     return _passes(trial, "/session/", trial.session)
 
 
+def _passes_languages(trial: Trial) -> str:
+    return _passes(trial, "/language/", {"Cookie": "django_language=de"})
+
+
 def _passes_authorization(trial: Trial) -> str:
     return _passes(trial, "/authorized/", PAST)
 
@@ -366,6 +370,7 @@ CHECKS: Sequence[tuple[str, Callable[[Trial], str]]] = (
     ("Vary", _keeps_variants),
     ("a session is passed", _passes_sessions),
     ("Authorization is passed", _passes_authorization),
+    ("a chosen language is passed", _passes_languages),
     ("Set-Cookie is not stored", _never_stores_cookies),
     ("private, no-store are not", _obeys_cache_control),
     ("POST is not", _never_stores_posts),
