@@ -58,11 +58,12 @@ def _ratios(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for row in results:
         if found := row.get("comparison"):
             effect = found["effect"]
+            promised = f"{row['at_least']:.3g}" if row["at_least"] else ""
             yield (
                 f"| {row['operation']} | {row['against']} | {found['ours_ns']:.0f}"
                 f" | {found['peer_ns']:.0f} | **{effect['ratio']:.2f}**"
                 f" ({effect['low']:.2f}\u2013{effect['high']:.2f})"
-                f" | {row['at_least'] or ''} |"
+                f" | {promised} |"
             )
     yield ""
 
