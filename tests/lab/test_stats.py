@@ -11,8 +11,10 @@ import pytest
 
 from nearcache.lab.bootstrap import Medians
 from nearcache.lab.stats import (
+    ALPHA,
     LEAST_FLOOR,
     Effect,
+    Points,
     effect_of,
     geometric_mean,
     holm,
@@ -24,6 +26,7 @@ from nearcache.lab.stats import (
     signed_rank_p,
     warm_up_count,
 )
+from nearcache.lab.student import chance_beyond, critical, p_of_reach
 
 
 def effect(ratio: float, low: float, high: float) -> Effect:
@@ -51,18 +54,69 @@ def test_without_a_common_round_there_is_no_effect() -> None:
     assert effect_of({0: {0: 1.0}}, {1: {0: 1.0}}) is None
 
 
-def test_the_interval_covers_a_true_ratio_of_one_about_as_often_as_it_says() -> None:
+def noise_only(rng: random.Random, processes: int, rounds: int, of_process: float = 0) -> Points:
+    """A candidate that costs 1, in rounds that differ by a tenth and processes that may, too."""
+    layouts = [rng.gauss(0, of_process) for _ in range(processes)]
+    return {
+        repetition: {number: math.exp(layout + rng.gauss(0, 0.1)) for number in range(rounds)}
+        for repetition, layout in enumerate(layouts)
+    }
+
+
+@pytest.mark.parametrize(
+    ("processes", "rounds"), [(6, 1), (7, 1), (9, 1), (2, 3), (3, 3), (2, 7), (5, 3), (6, 6)]
+)
+def test_the_interval_covers_a_true_ratio_of_one_about_as_often_as_it_says(
+    processes: int, rounds: int
+) -> None:
     rng = random.Random(5)
     covered = 0
-    for _ in range(200):
-        a, b = (
-            {r: {n: math.exp(rng.gauss(0, 0.1)) for n in range(6)} for r in range(6)}
-            for _ in range(2)
-        )
+    for _ in range(150):
+        a, b = (noise_only(rng, processes, rounds, of_process=0.03) for _ in range(2))
         found = effect_of(a, b)
         assert found is not None
         covered += found.low <= 1 <= found.high
-    assert covered >= 180
+    assert covered >= 137, "of 150 at 95 %, less two standard deviations"
+
+
+@pytest.mark.parametrize(("processes", "rounds"), [(2, 3), (3, 2), (6, 1), (2, 7)])
+def test_a_table_of_nothing_but_noise_seldom_has_a_finding(processes: int, rounds: int) -> None:
+    rng = random.Random(5)
+    wrong = 0
+    for _ in range(20):
+        base = noise_only(rng, processes, rounds)
+        found = [effect_of(noise_only(rng, processes, rounds), base) for _ in range(22)]
+        known = [effect for effect in found if effect is not None]
+        verdicts = judge_family(known, [LEAST_FLOOR] * len(known))
+        wrong += not {"faster", "slower"}.isdisjoint(verdicts)
+    assert wrong <= 3, "of 20 at 5 %"
+
+
+def test_six_rounds_on_one_side_are_a_finding_alone_and_not_among_twenty() -> None:
+    base = {r: dict.fromkeys(range(3), 1.0) for r in range(2)}
+    ratios = iter([1.06, 1.09, 1.15, 1.18, 1.22, 1.3])
+    lucky = effect_of({r: {n: next(ratios) for n in range(3)} for r in range(2)}, base)
+    assert lucky is not None
+    assert lucky.p is not None
+    assert 0.001 < lucky.p < ALPHA
+    assert judge_family([lucky], [LEAST_FLOOR]) == ["slower"]
+    others = [replace(lucky, p=0.5)] * 19
+    assert judge_family([lucky, *others], [LEAST_FLOOR] * 20)[0] == "unclear"
+
+
+def test_students_t_is_that_of_the_textbooks() -> None:
+    for freedom, wanted in ((1, 12.706), (2, 4.303), (5, 2.571), (8, 2.306), (30, 2.042)):
+        assert critical(freedom, 0.05) == pytest.approx(wanted, abs=0.001)
+        assert chance_beyond(-wanted, freedom) == pytest.approx(0.05, abs=0.0001)
+    assert chance_beyond(0, 7) == pytest.approx(1)
+
+
+def test_a_p_value_is_below_five_percent_if_the_interval_does_not_include_zero() -> None:
+    assert p_of_reach(0.2, 0.2, 9, ALPHA) == pytest.approx(ALPHA)
+    assert p_of_reach(-0.2, 0.1, 9, ALPHA) < 0.01
+    assert p_of_reach(0.2, 0.3, 9, ALPHA) > ALPHA
+    assert p_of_reach(0.2, 0.0, 9, ALPHA) == 0
+    assert p_of_reach(0.2, 0.0, 1, ALPHA) == 1, "one round has no noise to be compared with"
 
 
 def test_processes_that_differ_widen_the_interval_more_than_rounds_that_differ() -> None:
@@ -115,8 +169,6 @@ def test_the_bootstrap_that_is_computed_agrees_with_the_one_that_is_simulated() 
                 chosen += rng.choices(group, k=len(group))
             drawn.append(median(chosen))
         exact = Medians(groups)
-        others_side = min(sum(d <= 0 for d in drawn), sum(d >= 0 for d in drawn)) / 4000
-        assert exact.p_of_zero() == pytest.approx(2 * others_side, abs=0.06)
         for tail in (0.025, 0.25):
             # As a share of the simulated medians, because these lie on a few values. Of an even
             # number they lie halfway between two, so one value more to each side is allowed.

@@ -2,7 +2,7 @@
 
 What would be simulated: draw as many repetitions as there are, with replacement; of each
 draw as many of its rounds as it has, with replacement; take the median of all that. Done a
-thousand times this takes milliseconds, gives other digits every time, and no p-value below
+thousand times this takes milliseconds, gives other digits every time, and knows no tail below
 a thousandth. Only medians are wanted, so the whole distribution can be had at once:
 
     The median is at most x if at least half of what was drawn is. Of a repetition with n
@@ -20,15 +20,13 @@ data; that a bootstrapped median has a closed form is from Efron (1979).
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from statistics import median
 from typing import NamedTuple
 
 PRECISION_BITS = 24  # of each chance
-
-
-Count = Callable[[Sequence[float], float], int]
 
 
 class Chances(NamedTuple):
@@ -37,17 +35,15 @@ class Chances(NamedTuple):
     lower: float
     upper: float
 
-    @property
-    def middle(self) -> float:
-        return (self.lower + self.upper) / 2
-
 
 class Medians:
     """The distribution of the resampled median of ``groups``, none of them empty."""
 
     def __init__(self, groups: Sequence[Sequence[float]]) -> None:
         self.groups = [sorted(group) for group in groups]
-        self.values = sorted({value for group in groups for value in group})
+        everything = [value for group in groups for value in group]
+        self.count, self.seen = len(everything), median(everything)
+        self.values = sorted(set(everything))
         self.draws = len(self.groups)
         self.longest = max(map(len, self.groups))
         # Where no group is odd beside the others, every second power would be empty.
@@ -64,12 +60,6 @@ class Medians:
         """The value that at most ``tail`` of all medians are above."""
         return self._first(lambda value: self._at_most(value).upper >= 1 - tail)
 
-    def p_of_zero(self) -> float:
-        """How often the median would be on the other side of zero; two-sided."""
-        at_most = self._chances(0.0)
-        below = self._chances(0.0, bisect_left)
-        return min(1.0, 2 * min(at_most.middle, 1 - below.middle))
-
     def _first(self, reached: Callable[[float], bool]) -> float:
         low, high = 0, len(self.values) - 1
         while low < high:
@@ -80,10 +70,11 @@ class Medians:
                 low = middle + 1
         return self.values[low]
 
-    def _chances(self, value: float, count: Count = bisect_right) -> Chances:
-        """Of a median at most ``value``; with ``bisect_left``, of one below it."""
+    def _chances(self, value: float) -> Chances:
+        """Of a median at most ``value``."""
+        slots = self.slot_bits // self.step
         mixed = sum(
-            _binomial(len(group), count(group, value), self.longest, self.slot_bits // self.step)
+            _binomial(len(group), bisect_right(group, value), self.longest, slots)
             for group in self.groups
         )
         drawn = mixed**self.draws

@@ -8,6 +8,7 @@ machine. Two runs share nothing, so here the medians are independent:
                Construction of confidence limits about effect measures, 2008), which adds
                their uncertainties and keeps their asymmetry
     floor      the coarser of the two runs' noise floors: their A/A twins
+    p-values   from how far that interval reaches, by Student's t of the side with fewer rounds
     verdicts   Holm's over everything that is compared
 
 What differs from one start of the machine to the next is in the interval only if each side
@@ -30,12 +31,12 @@ from nearcache.lab.analysis import Analysis
 from nearcache.lab.bootstrap import Medians
 from nearcache.lab.comparisons import FEW_PAIRS
 from nearcache.lab.sample import Entry, Sample
-from nearcache.lab.stats import ALPHA, Effect, Points, Verdict, judge_family
+from nearcache.lab.stats import ALPHA, Effect, Points, Verdict, interval_of, judge_family
+from nearcache.lab.student import p_of_reach
 
 # A difference in these makes another machine of it.
 HARDWARE = ("cpu_model", "cpus", "memory_bytes", "architecture")
 JITTERS = {"clock_overhead_ns"}  # measured anew by every run
-Z_95 = 1.959964
 OVERALL = "an average operation"
 
 
@@ -204,7 +205,7 @@ def independent_effect(a: Points, b: Points, floor: float) -> Effect:
         log_low=difference - down,
         log_high=difference + up,
         pairs=rounds,
-        p=_p_value(difference, down if difference > 0 else up),
+        p=p_of_reach(difference, down if difference > 0 else up, rounds, ALPHA),
     )
 
 
@@ -212,16 +213,8 @@ def _interval(points: Points) -> tuple[float, float, float]:
     """The median of the logarithms, between the ends of its bootstrap interval."""
     groups = [[math.log(value) for value in rounds.values()] for rounds in points.values()]
     medians = Medians([group for group in groups if group])
-    middle = median(value for group in groups for value in group)
-    low, high = medians.low(ALPHA / 2), medians.high(ALPHA / 2)
-    return min(low, middle), middle, max(high, middle)
-
-
-def _p_value(difference: float, reach: float) -> float:
-    """Of "no difference", from how far the interval reaches towards it."""
-    if not reach:
-        return 0.0 if difference else 1.0
-    return math.erfc(abs(difference) / reach * Z_95 / math.sqrt(2))
+    low, high = interval_of(medians, ALPHA)
+    return low, medians.seen, high
 
 
 def _level(points: Points) -> float:

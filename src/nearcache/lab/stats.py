@@ -6,7 +6,8 @@ state of the machine, so a million of them prove less than ten rounds.
     point      the median of one candidate in one round
     pair       two points of the same round of the same repetition
     effect     the median of log(a / b) over all pairs, and its 95 % interval by a
-               bootstrap in two steps: repetitions (fresh processes), then their rounds
+               bootstrap in two steps: repetitions (fresh processes), then their rounds,
+               as much wider as few rounds need (student.py)
     check      the same question asked of other mathematics: Wilcoxon's signed ranks
     floor      how far two names for one configuration were apart: nothing smaller
                than that is a finding
@@ -25,6 +26,7 @@ from statistics import median
 from typing import Literal
 
 from nearcache.lab.bootstrap import Medians
+from nearcache.lab.student import expanded_tail, p_of_reach
 
 LEAST_FLOOR = math.log(1.03)  # below 3 % nobody changes a cache, whatever is proven
 ALPHA = 0.05
@@ -45,7 +47,7 @@ class Effect:
     log_low: float  # of 95 %
     log_high: float
     pairs: int
-    p: float | None = None  # of "there is no difference", by the same bootstrap
+    p: float | None = None  # of "there is no difference", from the same interval
     check_p: float | None = None  # the same by signed ranks; None if the pairs are too few
     inner: tuple[float, float] | None = None  # of 90 %, as two one-sided tests at 5 % want it
 
@@ -131,16 +133,23 @@ def effect_of(a: Points, b: Points) -> Effect | None:
         return None
     everything = [ratio for group in groups for ratio in group]
     medians, middle = Medians(groups), median(everything)
+    low, high = interval_of(medians, ALPHA)
     is_near = abs(middle) <= LEAST_FLOOR  # else equivalence is out of the question
     return Effect(
         log_ratio=middle,
-        log_low=medians.low(ALPHA / 2),
-        log_high=medians.high(ALPHA / 2),
+        log_low=low,
+        log_high=high,
         pairs=len(everything),
-        p=medians.p_of_zero(),
+        p=p_of_reach(middle, middle - low if middle > 0 else high - middle, len(everything), ALPHA),
         check_p=signed_rank_p(everything),
-        inner=(medians.low(ALPHA), medians.high(ALPHA)) if is_near else None,
+        inner=interval_of(medians, 2 * ALPHA) if is_near else None,
     )
+
+
+def interval_of(medians: Medians, alpha: float) -> tuple[float, float]:
+    """The 1 - ``alpha`` interval of the median; never without the median that was seen."""
+    tail = expanded_tail(medians.count, alpha)
+    return min(medians.low(tail), medians.seen), max(medians.high(tail), medians.seen)
 
 
 def noise_floor(effects: Sequence[Effect]) -> float:
@@ -256,7 +265,8 @@ def shift_of(a: Points, b: Points) -> Shift | None:
         (differences[i] + differences[j]) / 2 for i in range(count) for j in range(i, count)
     )
     spread = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
-    outside = max(0, math.floor(len(means) / 2 - 1.96 * spread))
+    # Half a rank off, because sums of ranks are whole numbers and the normal curve is not.
+    outside = max(0, math.floor(len(means) / 2 - 0.5 - 1.96 * spread))
     return Shift(median(means), means[outside], means[-1 - outside])
 
 
