@@ -164,3 +164,14 @@ def test_nginx_logs_nothing_critical_after_a_soft_purge(proxy: Proxy, upstream: 
     nginx.get("/a")
     assert "[crit]" not in nginx.errors
     assert "[alert]" not in nginx.errors
+
+
+def test_an_error_page_is_kept_where_no_purge_reaches(proxy: Proxy, upstream: Upstream) -> None:
+    """What ``lint`` calls errors-in-memory, and docs/caveats.md tells."""
+    upstream.script = lambda path, headers: Answer(b"", 404)
+    nginx = proxy("proxy_cache_valid 404 1h; proxy_intercept_errors on; error_page 404 /missing;")
+    assert nginx.get("/a").status == 404
+    upstream.script = lambda path, headers: Answer(b"there")
+    assert purge(nginx, key_of(upstream, "/a"), "hard").files == 0
+    assert nginx.get("/a").status == 404
+    assert upstream.asked.count("/a") == 1

@@ -69,6 +69,23 @@ def errors_kept(place: Location, _: Examined) -> Iterator[Hit]:
             )
 
 
+def errors_in_memory(place: Location, _: Examined) -> Iterator[Hit]:
+    """Source: ngx_http_upstream_intercept_errors, and ``error`` in ngx_http_file_cache_free."""
+    name = place.other("intercept_errors")
+    kept = {status for rule in place.valid if rule.seconds > 0 for status in rule.statuses}
+    own = {word for page in place.all("error_page") for word in page.args if word.isdigit()}
+    both = sorted(own if "any" in kept else own & kept)
+    if place.is_on(name) and both:
+        codes = " ".join(both)
+        yield Hit(
+            place.first(name) or zone_directive(place),
+            f"with an error_page nginx remembers {codes} in memory and stores no file: no purge "
+            "finds it, and a page that is there again is missing until the time is over",
+            f"{name} off;\n# or a time that one can wait, as first {place.named('valid')}:\n"
+            f"{place.named('valid')} {codes} 10s;",
+        )
+
+
 def no_ttl(place: Location, _: Examined) -> Iterator[Hit]:
     if not place.valid:
         yield Hit(

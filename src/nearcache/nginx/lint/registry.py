@@ -43,6 +43,7 @@ RULES: Sequence[Rule] = (
     LocationRule("no-stale", "warning", freshness.stale),
     LocationRule("no-background-update", "note", freshness.background),
     LocationRule("errors-kept", "warning", freshness.errors_kept),
+    LocationRule("errors-in-memory", "note", freshness.errors_in_memory),
     LocationRule("no-ttl", "note", freshness.no_ttl),
     LocationRule("buffering-off", "error", freshness.buffering),
     LocationRule("min-uses", "note", freshness.uses),
