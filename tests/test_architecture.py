@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,19 @@ def test_imports_point_one_way(path: Path) -> None:
 )
 def test_engines_codecs_and_small_parts_know_no_django(path: Path) -> None:
     assert not {name for name in imports_of(path) if name.split(".")[0] == "django"}
+
+
+MAPS = [path for path in FILES if path.name == "__init__.py" and ".py   " in path.read_text()]
+
+
+@pytest.mark.parametrize("path", MAPS, ids=lambda path: str(path.parent.relative_to(SOURCE)))
+def test_a_map_at_the_head_of_a_package_names_all_that_is_there(path: Path) -> None:
+    drawn = ast.get_docstring(ast.parse(path.read_text())) or ""
+    named = set(re.findall(r"(?<![\w./-])(\w+(?:\.py\b|/))(?=[\s:;,.)]|$)", drawn))
+    there = {each.name for each in path.parent.glob("*.py")} - {"__init__.py", "__main__.py"}
+    there |= {f"{each.parent.name}/" for each in path.parent.glob("*/__init__.py")}
+    assert not there - named, "not on the map"
+    assert not {name for name in named if not (path.parent / name).exists()}, "gone"
 
 
 def test_nothing_but_the_command_line_and_the_pages_knows_the_lab() -> None:

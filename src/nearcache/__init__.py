@@ -1,7 +1,36 @@
 """nearcache: find out which cache is fastest for your Django app, and run it.
 
-Importing this package imports neither Django nor a client library; the names
-that go into ``settings.CACHES`` are in :mod:`nearcache.backends`.
+What users import
+    backends.py    what goes into ``CACHES``, with its options
+    memoize.py     ``@memoize``; locked.py: ``@locked``; errors.py: all that is raised
+    nginx/         the doctor of nginx's cache; for sites: ``purge_url``, ``@cacheable``
+    web/           the lab as a page; recording/: a site's calls, noted for the lab
+    cli/           the command line; __main__.py starts it
+
+Django's contract
+    adapter.py     over any engine; redis_cache.py over Redis; twins.py: ``a*`` over shared memory
+    extras.py      what Django's API lacks; stampede.py: ``get_or_set``
+
+Stores and values
+    engine.py      THE CONTRACT of engines; engines/: shared memory, Redis, a dict for tests
+    codec/         a header byte, a serializer, maybe a compressor
+    _core          shared memory, the hot paths and the nginx log pass, in Rust (``crates/``)
+
+Small parts, which know nothing of those above
+    options.py     options of all backends: redis_options.py, stampede_options.py; drop_in.py: what
+                   Django and django-redis call them
+    keys.py        keys of caches; callkeys.py: keys of calls
+    locks.py       named locks; leases.py: who renews them
+    flight.py      of all who miss one computes; refresh.py: behind a request
+    flows.py       written once, run plain and awaited
+    outage.py      what was forgiven, said once; metrics.py: counted
+    process.py     what belongs to a process; clock.py: time from outside
+    charts/        curves for pages that are one file
+
+The lab
+    lab/           measures caches; nothing but ``cli`` and ``web`` imports it
+
+Importing this package imports neither Django nor a client library.
 """
 
 __all__ = ["__version__"]

@@ -4,11 +4,12 @@
     "nearcache.web"                                     in INSTALLED_APPS, for its checks
     nearcache lab serve                                 alone, without a project
 
+    views.py     the routes of urls.py; apps.py and checks.py: what Django checks
     options.py   the setting NEARCACHE_WEB
     samples.py   where samples go: shared by all workers, and none of the caches under test
     buckets.py   a histogram as whole numbers, so that it can live in shared memory
     bench.py     one timed read, and by chance one write, of one alias
-    summary.py   what the samples say; text.py, pages/ and JSON show it
+    summary.py   what the samples say; text.py, pages.py (pages/) and JSON show it; sizes.py: bytes
     access.py    who may come in
     serving.py   ``lab serve``: servers, workers and their end; standalone.py is their Django
 
