@@ -118,12 +118,8 @@ def overview(analysis: Analysis, wanted: Sequence[Sheet]) -> Table:
     legend = "; ".join(f"{name} {titles[name]}" for name in letters if titles.get(name) != name)
     title = "Median of the rounds"
     if any(sheet.ranked for sheet in wanted):
-        title += "; less is better" + ", except of /s" * _has_rates(wanted)
+        title += "; less is better" + ", except of /s" * any(sheet.as_rate for sheet in wanted)
     return Table(title=title, head=head, rows=rows, note=legend)
-
-
-def _has_rates(wanted: Sequence[Sheet]) -> bool:
-    return any(sheet.as_rate for sheet in wanted)
 
 
 def _overview_column(sheet: Sheet) -> dict[str, str]:
@@ -355,7 +351,8 @@ def explained(sheet: Sheet) -> str:
 
 def checks(analysis: Analysis) -> Table:
     """The honesty badge, line by line."""
-    rows = [[check.name, _status(check), check.text] for check in badge_of(analysis)]
+    greyed = {NOT_APPLICABLE: Grey(NOT_APPLICABLE)}
+    rows = [[c.name, greyed.get(c.status, c.status), c.text] for c in badge_of(analysis)]
     head = ["rule", "", "evidence"]
     return Table(title="Rules", head=head, rows=rows, text_columns=(0, 1, 2))
 
@@ -364,10 +361,6 @@ def checks(analysis: Analysis) -> Table:
 def badge_of(analysis: Analysis) -> list[Check]:
     """Asked for by every part of a report, and a second's work for a large sample."""
     return badge(analysis)
-
-
-def _status(check: Check) -> str:
-    return Grey(check.status) if check.status == NOT_APPLICABLE else check.status
 
 
 def badge_line(analysis: Analysis) -> str:
