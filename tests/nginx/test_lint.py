@@ -184,12 +184,48 @@ def test_every_rule_has_an_example_here() -> None:
         ("no_cache $cookie_sessionid", "no_cache $upstream_http_x_personal $cookie_sessionid"),
         ("Host $host;", 'Host $host; proxy_set_header Cookie "";'),
         ("location / {", "if ($request_method = POST) { return 405; } location / {"),
+        ("proxy_pass http://127.0.0.1:9;", "proxy_pass http://app_$cookie_color;"),
     ],
 )  # fmt: skip
 def test_what_only_looks_like_it_is_not_found(old: str, new: str, tmp_path: Path) -> None:
     text = GOOD.replace(old, new, 1)
     assert found(text) == []
     assert nginx_takes(text, tmp_path).returncode == 0
+
+
+GUARDS = """proxy_cache_bypass $cookie_sessionid $http_authorization;
+            proxy_no_cache $cookie_sessionid $http_authorization;"""
+
+
+def test_a_variable_depends_on_the_condition_it_was_set_under(tmp_path: Path) -> None:
+    """As everybody's cache of WordPress has it."""
+    skips = GOOD.replace("$cookie_sessionid", "$skip").replace(
+        "location / {", "set $skip 0; CONDITION { set $skip 1; } location / {"
+    )
+    text = skips.replace("CONDITION", 'if ($http_cookie ~* "sessionid|wordpress")')
+    assert found(text) == []
+    assert nginx_takes(text, tmp_path).returncode == 0
+    assert found(skips.replace("CONDITION", 'if ($uri ~ "^/admin")')) == ["session-cookie"]
+
+
+def test_a_variable_that_is_set_only_under_a_condition_stands_for_no_text() -> None:
+    text = GOOD.replace(KEY, "proxy_cache_key $scheme://$host$request_uri$mobile;").replace(
+        "location / {", "if ($http_user_agent ~ Mobi) { set $mobile m; } location / {"
+    )
+    (place,) = (each for each in read_configuration(text).cached if each.kind != "if")
+    assert place.full_key.endswith("$mobile")
+
+
+def test_where_no_header_of_the_client_is_passed_on_nothing_personal_is() -> None:
+    assert found(GOOD.replace(GUARDS, "")) == ["authorization", "session-cookie"]
+    assert found(GOOD.replace(GUARDS, "proxy_pass_request_headers off;")) == []
+
+
+@pytest.mark.parametrize("upstream", ["http://app_$cookie_color", "http://$cookie_color.example"])
+def test_an_upstream_by_variable_gets_all_arguments(upstream: str) -> None:
+    text = GOOD.replace("http://127.0.0.1:9", upstream)
+    assert found(text.replace(KEY, "proxy_cache_key $scheme$host$uri;")) == ["unkeyed-arguments"]
+    assert found(text.replace(upstream, f"{upstream}$uri")) == ["split-arguments"]
 
 
 def test_flaws_that_this_version_does_not_have_are_not_told() -> None:

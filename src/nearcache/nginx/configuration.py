@@ -113,19 +113,10 @@ class Configuration:
         """The locations that use a cache."""
         return [location for location in self.locations if location.zone]
 
-    @property
-    def url_locations(self) -> list[tuple[str, str]]:
-        """(kind, pattern) of the locations that URLs are matched with, each once."""
-        places = ((place.kind, place.pattern) for place in self.locations)
-        return list(dict.fromkeys(p for p in places if p[0] not in {"server", "if", "@"}))
-
     def cache_of(self, location: Location) -> CachePath | None:
         """Where a location caches; None if it does not, or if variables decide."""
         zones = {cache.zone: cache for cache in self.caches}
         return zones.get(location.zone or "")
-
-    def map_of(self, variable: str) -> Map | None:
-        return next((found for found in self.maps if found.variable == variable), None)
 
     def variables_in(self, text: str) -> set[str]:
         """The variables a text depends on, those inside of maps too; without $."""
@@ -149,12 +140,16 @@ class Configuration:
 
     @cached_property
     def setters(self) -> Mapping[str, list[Directive]]:
-        """What sets a variable by ``set``, by its name without $."""
+        """What sets a variable by ``set``, by its name without $: the value, and the condition
+        of the ``if`` around it, which decides as much.
+        """
         found: dict[str, list[Directive]] = {}
-        for directive in self.tree.main.walk():
-            if directive.name == "set" and len(directive.args) == 2:
-                value = Directive("", directive.args[1:], directive.file, directive.line)
-                found.setdefault(directive.args[0].lstrip("$"), []).append(value)
+        for outer in self.tree.main.walk():
+            condition = outer.args if outer.name == "if" else ()
+            for inner in outer.all("set"):
+                if len(inner.args) == 2:
+                    said = Directive("", (*inner.args[1:], *condition), inner.file, inner.line)
+                    found.setdefault(inner.args[0].lstrip("$"), []).append(said)
         return found
 
 

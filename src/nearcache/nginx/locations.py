@@ -200,10 +200,6 @@ class Location:
         return self.is_on(self.named("background_update"))
 
     @property
-    def revalidate(self) -> bool:
-        return self.is_on(self.named("revalidate"))
-
-    @property
     def use_stale(self) -> frozenset[str]:
         return frozenset(self.words(self.named("use_stale"))) - {"off"}
 
@@ -247,9 +243,14 @@ def locations_of(http: Directive) -> Iterator[Location]:
 def texts_of(http: Directive) -> dict[str, str]:
     """The variables (without $) that stand for one text: one ``set``, or a map without cases."""
     found: dict[str, list[str]] = {}
+    in_ifs = {
+        id(inner) for outer in http.walk() if outer.name == "if" for inner in outer.block or ()
+    }
     for directive in http.walk():
         if directive.name == "set" and len(directive.args) == 2:
-            found.setdefault(directive.args[0].lstrip("$"), []).append(directive.args[1])
+            # Where its condition does not hold it has another value: none.
+            values = [directive.args[1]] * (2 if id(directive) in in_ifs else 1)
+            found.setdefault(directive.args[0].lstrip("$"), []).extend(values)
         elif directive.name == "map" and len(directive.args) == 2 and directive.block:
             values = [entry.text for entry in directive.block]
             only = len(values) == 1 and directive.block[0].name == "default"

@@ -23,7 +23,9 @@ _ARGS = {"args", "query_string"}
 _PATHS = {"uri", "document_uri", "request_uri", "request", "request_filename"}
 # Variables whose value is computed by code that cannot be read here.
 _CODE = {"js_set", "js_var", "perl_set", "set_by_lua", "set_by_lua_block", "set_by_lua_file"}
-_URI_PART = re.compile(r"^\w+://(?:unix:[^:]+:|[^/$]+)(/.*|\$.*)?$")
+_ADDRESS = re.compile(r"^\w+://(?:unix:[^:]+:)?")
+# Where a URI can begin: a slash, or a variable, which may also be part of the address.
+_BEGINS = re.compile(r"/|\$(?:\{(\w+)\}|(\w+))")
 
 
 def keyed(place: Location, configuration: Configuration) -> set[str]:
@@ -34,7 +36,7 @@ def keyed(place: Location, configuration: Configuration) -> set[str]:
 def sent(place: Location, configuration: Configuration) -> set[str]:
     """Where the arguments that the application gets come from."""
     if place.protocol == "proxy":
-        return _sources(_proxied(place), place, configuration)
+        return _sources(_proxied(place, configuration), place, configuration)
     # Applications read one or the other: both are sent.
     query = param(place, "QUERY_STRING")
     whole = param(place, "REQUEST_URI") or ""
@@ -69,22 +71,36 @@ def param(place: Location, name: str) -> str | None:
 def header(place: Location, name: str) -> str | None:
     """The value that the application gets for a header; None: that of the client."""
     if place.protocol != "proxy":
-        return param(place, "HTTP_" + name.upper().replace("-", "_"))
+        own = param(place, "HTTP_" + name.upper().replace("-", "_"))
+        return _unless_passed(place) if own is None else own
     for directive in place.all("proxy_set_header"):
         if directive.args[:1] and directive.args[0].lower() == name.lower():
             return directive.args[1]
-    return "$proxy_host" if name.lower() == "host" else None
+    return "$proxy_host" if name.lower() == "host" else _unless_passed(place)
 
 
-def _proxied(place: Location) -> str:
+def _unless_passed(place: Location) -> str | None:
+    return None if place.is_on(place.other("pass_request_headers"), default=True) else ""
+
+
+def _proxied(place: Location, configuration: Configuration) -> str:
     """What ``proxy_pass`` makes of the URI, as a text with variables."""
-    match = _URI_PART.match(place.upstream)
-    uri = match[1] if match else None
-    if uri and "$" in uri:
+    uri = _uri_of(place.expanded(place.upstream), configuration)
+    if "$" in uri:
         return uri  # with variables it is sent as written
     if uri or _is_changed(place):
         return "$uri$is_args$args"
     return "$request_uri"
+
+
+def _uri_of(upstream: str, configuration: Configuration) -> str:
+    """The URI in a ``proxy_pass``; empty if it names an address only, as ``http://app_$color``."""
+    after = _ADDRESS.sub("", upstream)
+    for found in _BEGINS.finditer(after):
+        behind = configuration.variables_in(found[0])
+        if found[0] == "/" or behind & _PATHS:
+            return after[found.start() :]
+    return ""
 
 
 def _is_changed(place: Location) -> bool:

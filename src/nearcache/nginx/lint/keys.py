@@ -136,11 +136,13 @@ def decoded_path(place: Location, _: Examined) -> Iterator[Hit]:
 def methods(place: Location, examined: Examined) -> Iterator[Hit]:
     more = place.methods - {"GET", "HEAD"}
     found = examined.configuration.variables_in(place.key)
-    if more and not {"request_method", "request_body"} <= found:
+    lacks = [name for name in ("request_method", "request_body") if name not in found]
+    if more and lacks:
         yield Hit(
             place.first(place.named("methods")) or zone_directive(place),
-            f"{', '.join(sorted(more))} is answered from the cache, without the method and the "
-            "body in the key: what one user sent decides what another gets",
+            f"{', '.join(sorted(more))} is answered from the cache, without "
+            f"{' and '.join('$' + name for name in lacks)} in the key: what one user sent decides "
+            "what another gets",
             f"{place.named('methods')} GET HEAD;",
         )
 

@@ -119,7 +119,7 @@ def cache_control(place: Location, _: Examined) -> Iterator[Hit]:
     if ignored:
         yield Hit(
             place.first(place.other("ignore_headers")) or zone_directive(place),
-            f"{' and '.join(sorted(ignored))} of the application are ignored: what it says is "
+            f"what the application says in {' and '.join(sorted(ignored))} is ignored: what is "
             "private or no-store is stored and served to all",
             "# take them out, and give what has none a time by *_cache_valid",
         )
