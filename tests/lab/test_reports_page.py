@@ -15,6 +15,7 @@ import pytest
 
 from nearcache import charts
 from nearcache.lab.analysis import Analysis
+from nearcache.lab.reports.colours import PALETTE
 from nearcache.lab.reports.html import render
 from nearcache.lab.reports.page_data import RANKS
 from nearcache.lab.sample import Sample
@@ -24,6 +25,7 @@ from .conftest import need
 from .made_up import HOSTILE, candidate, crowd, endings, experiment, fill, measured, rates, sizes
 
 MOST_BYTES = 1_500_000
+CARDS = ("#ffffff", "#161d27")  # of style.css
 
 
 class Page(HTMLParser):
@@ -178,6 +180,28 @@ def test_views_are_drawn_with_and_without_scripts(monkeypatch: pytest.MonkeyPatc
     assert data_of(page)["charts"][0]["lines"][0]["points"] == [[1, 2], [10, 3]]  # type: ignore[index]
 
 
+def contrast(one: str, other: str) -> float:
+    """As WCAG 2 defines it."""
+    return (max(map(luminance, (one, other))) + 0.05) / (min(map(luminance, (one, other))) + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_of_many_candidates_those_shown_first_are_told_apart_on_light_and_dark() -> None:
+    data = data_of(Page(forty()))
+    order: list[int] = data["order"]  # type: ignore[assignment]
+    colours = [each["colour"] for each in data["candidates"]]  # type: ignore[attr-defined]
+    first = [colours[number] for number in order[:8]]
+    assert set(first) <= set(PALETTE)
+    assert len(set(first)) == 8
+    assert min(contrast(colour, ground) for colour in PALETTE for ground in CARDS) >= 3
+    assert min(contrast(colour, ground) for colour in colours for ground in CARDS) >= 2
+
+
 def test_what_is_void_is_grey_on_the_page() -> None:
     sample = crowd(4)
     sample.about["steal_share"] = 0.2
@@ -198,6 +222,7 @@ addEventListener("load", () => {
     const drawn = ["canvas", "svg", ".stack"].filter(what => chart.querySelector(what));
     seen.push(button.dataset.tab + " " + drawn.join(","));
   }
+  seen.push("ticks " + (logTicks(200, 240).length > 2));
   seen.push("wide " + (document.documentElement.scrollWidth > innerWidth));
   document.title = seen.join("; ");
 });
@@ -220,7 +245,8 @@ def test_a_browser_draws_every_chart_without_an_error_or_a_violation(
     ).stdout  # fmt: skip
     title = dump.partition("<title>")[2].partition("</title>")[0]
     assert title.split("; ") == [
-        "ratio svg", "spread canvas", "time canvas", "size svg", "parts .stack", "wide false",
+        "ratio svg", "spread canvas", "time canvas", "size svg", "parts .stack",
+        "ticks true", "wide false",
     ]  # fmt: skip
 
 

@@ -26,8 +26,10 @@ function fitted(text, pixels) {
 }
 
 function logTicks(low, high) {
+  const decades = Math.log10(high / low);
+  if (decades < 0.5) return evenTicks(low, high);
   const ticks = [];
-  const factors = Math.log10(high / low) < 1.3 ? [1, 1.5, 2, 3, 5, 7] : Math.log10(high / low) < 4 ? [1, 2, 5] : [1];
+  const factors = decades < 1.3 ? [1, 1.5, 2, 3, 5, 7] : decades < 4 ? [1, 2, 5] : [1];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
     for (const factor of factors) {
       const tick = factor * 10 ** power;
@@ -37,7 +39,30 @@ function logTicks(low, high) {
   return ticks.filter((_, index) => index % step === 0);
 }
 
-const MOST_NAMED = 14, NAME_ROOM = 190, NAMES_FROM = 720;
+function evenTicks(low, high) {
+  // So short a piece of a logarithmic axis is nearly even, and would have one tick or none.
+  const rough = (high - low) / 6, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map(factor => factor * power).find(each => each >= rough);
+  const first = Math.ceil(low / step), count = Math.floor(high / step) - first + 1;
+  return Array.from({ length: count }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+}
+
+function write(ctx, text, x, y) {
+  // With a rim of the ground's colour: it stays readable where a curve runs through it.
+  ctx.lineJoin = "round";
+  ctx.lineWidth = 3 * devicePixelRatio;
+  ctx.strokeStyle = css("--card");
+  ctx.strokeText(text, x, y);
+  ctx.fillText(text, x, y);
+}
+
+const MOST_NAMED = 24, MANY = 14, NAME_ROOM = 216, NAMES_FROM = 720;
+
+function areNamed(width, lines) {
+  // Whether curves have their names beside them; who draws needs a legend otherwise.
+  const joined = lines.filter(line => !line.dots);
+  return width > NAMES_FROM && joined.length > 0 && joined.length <= MOST_NAMED;
+}
 
 // ---- curves -----------------------------------------------------------------------------
 
@@ -45,6 +70,7 @@ function curves(host, chart) {
   // chart: {lines: [{name, colour, points | xs+ys, dashed, dots, step,
   //         bare}], xLog, yLog, x, y, xValue, yValue, xSplits, yZero, yRoom, marks: [[x, text, colour]]}
   host.replaceChildren();
+  host.style.background = css("--card"); // printed, too: what was drawn on dark is not readable on white
   const lines = chart.lines.filter(line => line.points.length);
   if (!lines.length) { host.append(make("p", { className: "soft", textContent: "Nothing to draw: choose candidates above." })); return null; }
   const usable = lines.map(line => line.points.filter(([x, y]) => y !== null && (!chart.xLog || x > 0) && (!chart.yLog || y > 0)));
@@ -60,10 +86,10 @@ function curves(host, chart) {
   const logSplits = (u, index, low, high) => logTicks(low, high);
   const narrow = host.clientWidth < 560;
   const marks = chart.marks || [];
-  const joined = lines.filter(line => !line.dots);
-  const named = host.clientWidth > NAMES_FROM && joined.length > 0 && joined.length <= MOST_NAMED;
+  const named = areNamed(host.clientWidth, lines);
+  const tall = named && lines.length > MANY ? 430 : narrow ? 260 : 330;
   const options = {
-    width: host.clientWidth, padding: named ? [null, NAME_ROOM, null, null] : undefined, height: chart.height || (narrow ? 260 : 330),
+    width: host.clientWidth, padding: named ? [null, NAME_ROOM, null, null] : undefined, height: chart.height || tall,
     legend: { show: false }, focus: { alpha: 0.25 },
     cursor: { focus: { prox: 24 }, drag: { x: true, y: true, uni: 30 }, points: { size: 7 } },
     scales: { x: { time: false, distr: chart.xLog ? 3 : 1, range: rangeOf(chart.xLog, 0.02) }, y: { distr: chart.yLog ? 3 : 1, range: rangeOf(chart.yLog, chart.yRoom || 0.05, chart.yZero) } },
@@ -102,13 +128,14 @@ function curves(host, chart) {
 }
 
 function drawNames(u, lines) {
-  // At the right end of each curve, moved apart where ends are close.
+  // Right of each curve's end, moved apart where ends are close, and joined to it. The text is not
+  // in the curve's colour: few colours are dark enough for small letters on white.
   const { ctx, bbox } = u, ratio = devicePixelRatio, step = 13 * ratio;
   const places = [];
   lines.forEach((line, number) => {
     if (line.dots) return;
     const values = u.data[number + 1], at = nearest(values, values.length - 1);
-    if (at !== null) places.push({ line, y: u.valToPos(values[at], "y", true) });
+    if (at !== null) places.push({ line, x: u.valToPos(u.data[0][at], "x", true), y: u.valToPos(values[at], "y", true) });
   });
   places.sort((a, b) => a.y - b.y);
   places.forEach((place, i) => { place.at = i ? Math.max(place.y, places[i - 1].at + step) : place.y; });
@@ -119,9 +146,23 @@ function drawNames(u, lines) {
   ctx.font = `${11 * ratio}px system-ui`;
   ctx.textAlign = "left";
   ctx.textBaseline = "middle";
-  for (const { line, at } of places) {
-    ctx.fillStyle = line.colour;
-    ctx.fillText(fitted(line.name, NAME_ROOM - 10), bbox.left + bbox.width + 8 * ratio, at);
+  const edge = bbox.left + bbox.width;
+  for (const { line, x, y, at } of places) {
+    ctx.strokeStyle = line.colour;
+    ctx.fillStyle = css("--ink");
+    ctx.setLineDash(line.dashed ? [3 * ratio, 2 * ratio] : []);
+    ctx.lineWidth = 3 * ratio;
+    ctx.beginPath(); ctx.moveTo(edge + 10 * ratio, at); ctx.lineTo(edge + 20 * ratio, at); ctx.stroke();
+    // All histograms end at nothing: a join would say nothing.
+    if (!line.step) {
+      // Dotted and faint: where a curve ends early its join must not be taken for more of it.
+      ctx.setLineDash([ratio, 3 * ratio]);
+      ctx.globalAlpha = 0.6;
+      ctx.lineWidth = 1.3 * ratio;
+      ctx.beginPath(); ctx.moveTo(x, y); ctx.lineTo(edge + 10 * ratio, at); ctx.stroke();
+      ctx.globalAlpha = 1;
+    }
+    ctx.fillText(fitted(line.name, NAME_ROOM - 26), edge + 24 * ratio, at);
   }
   ctx.restore();
 }
@@ -137,17 +178,28 @@ function drawDots(u, lines) {
   ctx.save();
   ctx.font = `${11 * ratio}px system-ui`;
   ctx.textBaseline = "middle";
+  ctx.fillStyle = css("--ink");
+  ctx.textAlign = "left";
+  const room = [bbox.left, bbox.left + bbox.width, bbox.top, bbox.top + bbox.height];
   for (const { line, x, y } of dots) {
-    const text = fitted(line.name, 190), wide = ctx.measureText(text).width;
-    const flip = x + wide + 12 * ratio > bbox.left + bbox.width;
-    const box = [flip ? x - wide - 9 * ratio : x + 9 * ratio, y - 7 * ratio, wide, 14 * ratio];
-    if (box[0] < bbox.left || taken.some(other => overlap(box, other))) continue;
-    taken.push(box);
-    ctx.fillStyle = line.colour;
-    ctx.textAlign = "left";
-    ctx.fillText(text, box[0], y);
+    const text = fitted(line.name, 190);
+    const box = placeBeside(x, y, ctx.measureText(text).width, room, taken, ratio);
+    if (box) write(ctx, text, box[0], box[1] + box[3] / 2);
   }
   ctx.restore();
+}
+
+function placeBeside(x, y, wide, [left, right, top, bottom], taken, ratio = 1) {
+  // Where the name of a dot has room: right, left, above or below of it; null if nowhere.
+  const away = 9 * ratio, high = 14 * ratio;
+  const tried = [[x + away, y - high / 2], [x - away - wide, y - high / 2], [x - wide / 2, y - away - high], [x - wide / 2, y + away]];
+  for (const [at, from] of tried) {
+    const box = [at, from, wide, high];
+    if (at < left || at + wide > right || from < top || from + high > bottom || taken.some(other => overlap(box, other))) continue;
+    taken.push(box);
+    return box;
+  }
+  return null;
 }
 
 function nearest(values, index) {
@@ -177,13 +229,16 @@ function drawMarks(u, marks) {
   marks.forEach(([x, text, colour], number) => {
     const at = u.valToPos(x, "x", true);
     if (at < bbox.left - 1 || at > bbox.left + bbox.width + 1) return;
-    ctx.strokeStyle = ctx.fillStyle = colour || css("--soft");
+    ctx.strokeStyle = colour || css("--soft");
+    ctx.fillStyle = css("--soft");
+    ctx.lineWidth = 1.5 * ratio;
     ctx.setLineDash([4 * ratio, 4 * ratio]);
     ctx.beginPath(); ctx.moveTo(at, bbox.top); ctx.lineTo(at, bbox.top + bbox.height); ctx.stroke();
     if (!text) return;
+    ctx.setLineDash([]);
     const leftwards = at > bbox.left + bbox.width * 0.7;
     ctx.textAlign = leftwards ? "right" : "left";
-    ctx.fillText(text, at + (leftwards ? -5 : 5) * ratio, bbox.top + (13 + 14 * (number % 4)) * ratio);
+    write(ctx, text, at + (leftwards ? -5 : 5) * ratio, bbox.top + (13 + 14 * (number % 4)) * ratio);
   });
   ctx.restore();
 }

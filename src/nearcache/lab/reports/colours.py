@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import colorsys
 from collections.abc import Sequence
 
+from nearcache.lab.analysis import Analysis
+from nearcache.lab.reports.tables import in_order
 from nearcache.lab.sample import Entry
 
 FAMILIES = {
@@ -17,22 +18,28 @@ FAMILIES = {
     "nearcache redis": "#d946ef",
     "yours": "#db2777",
 }
-# Apart from each other in hue or in lightness, and readable on white and on near-black.
+# Neighbours differ in hue, also for most who see fewer hues. Each has a contrast of at least three
+# to one (WCAG 1.4.11) with white and with the near-black of cards.
 PALETTE = (
-    "#3b82f6", "#ef4444", "#10b981", "#f59e0b", "#8b5cf6", "#ec4899",
-    "#06b6d4", "#84cc16", "#f97316", "#6366f1", "#a16207", "#64748b",
+    "#3b82f6", "#ea580c", "#059669", "#ec4899", "#8b5cf6",
+    "#b07d05", "#0891b2", "#ef4444", "#65a30d", "#64748b",
 )  # fmt: skip
-LIGHTEST, DARKEST = 0.68, 0.36
+SHADES = (0.0, -0.3, 0.3)  # of one turn through the palette after the other: black, then white
 
 
-def colours_of(entries: Sequence[Entry]) -> dict[str, str]:
-    """Name -> colour. Few candidates have one each, many share the hue of their family."""
-    originals = [entry for entry in entries if entry.twin_of is None]
-    if len(originals) <= len(PALETTE):
-        found = {e.name: PALETTE[number] for number, e in enumerate(originals)}
-    else:
-        found = _by_family(originals)
-    return found | {e.name: found.get(e.twin_of or "", PALETTE[-1]) for e in entries if e.twin_of}
+def colours_of(analysis: Analysis) -> dict[str, str]:
+    """Name -> colour.
+
+    Few candidates have theirs by the order of the experiment, so that it is the same in every run.
+    Of many it is by rank: those that a page shows at first must be told apart.
+    """
+    originals = [entry for entry in analysis.measured if entry.twin_of is None]
+    if len(originals) > len(PALETTE):
+        places = {entry.name: place for place, entry in enumerate(in_order(analysis))}
+        originals.sort(key=lambda entry: places.get(entry.name, len(places)))
+    found = {entry.name: _colour(number) for number, entry in enumerate(originals)}
+    twins = {e.name: found.get(e.twin_of, PALETTE[-1]) for e in analysis.measured if e.twin_of}
+    return found | twins
 
 
 def family_colours(entries: Sequence[Entry]) -> dict[str, str]:
@@ -43,21 +50,13 @@ def family_colours(entries: Sequence[Entry]) -> dict[str, str]:
     }
 
 
-def _by_family(entries: Sequence[Entry]) -> dict[str, str]:
-    found = {}
-    for family, base in family_colours(entries).items():
-        members = [entry.name for entry in entries if entry.family == family]
-        for number, name in enumerate(members):
-            found[name] = _shade(base, number, len(members))
-    return found
+def _colour(number: int) -> str:
+    turn, place = divmod(number, len(PALETTE))
+    return _mixed(PALETTE[place], SHADES[turn % len(SHADES)])
 
 
-def _shade(base: str, number: int, count: int) -> str:
-    """The same hue, from dark to light over the members of a family."""
-    if count == 1:
-        return base
-    red, green, blue = (int(base[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    hue, _, saturation = colorsys.rgb_to_hls(red, green, blue)
-    lightness = DARKEST + (LIGHTEST - DARKEST) * number / (count - 1)
-    parts = colorsys.hls_to_rgb(hue, lightness, saturation)
-    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+def _mixed(colour: str, share: float) -> str:
+    """With this share of white, or of black if it is negative."""
+    other = 255 if share > 0 else 0
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(p + (other - p) * abs(share)):02x}" for p in parts)

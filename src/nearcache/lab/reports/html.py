@@ -82,7 +82,7 @@ def render(analysis: Analysis) -> str:
     advice = recommend(analysis)
     lead, rest = lead_and_rest(advice.sentences, views.sentences)
     ranked = bool(analysis.ranking)
-    colours = colours_of(analysis.measured)
+    colours = colours_of(analysis)
     overview = tables.overview(analysis, sheets) if len(sheets) > 1 else None
     scripts = [*map(_shared, charts.SCRIPTS), *map(_resource, SCRIPTS)]
     styles = [*map(_shared, charts.STYLES), *map(_resource, STYLES)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.distribution import Distribution
-from nearcache.lab.reports.colours import colours_of, family_colours
+from nearcache.lab.reports.colours import PALETTE, colours_of, family_colours
 from nearcache.lab.reports.tables import Sheet, course, in_order, part_names
 from nearcache.lab.sample import distribution_of
 from nearcache.lab.views import Chart, Views
@@ -24,7 +24,7 @@ BINS = 48
 def page_data(analysis: Analysis, sheets: Sequence[Sheet], views: Views) -> dict[str, Any]:
     entries = analysis.measured
     number_of = {entry.name: number for number, entry in enumerate(entries)}
-    colours = colours_of(entries)
+    colours = colours_of(analysis)
     return {
         "candidates": [
             {"name": e.name, "family": e.family, "colour": colours[e.name], "twin": bool(e.twin_of)}
@@ -33,6 +33,8 @@ def page_data(analysis: Analysis, sheets: Sequence[Sheet], views: Views) -> dict
         "order": [number_of[e.name] for e in in_order(analysis) if e.name in number_of],
         "baseline": number_of.get(analysis.baseline),
         "ranks": RANKS,
+        "palette": PALETTE,
+        "payloads": analysis.sample.about["payloads"],
         "sheets": [_sheet(sheet, number_of) for sheet in sheets],
         "charts": [_chart(analysis, part) for part in views.parts if isinstance(part, Chart)],
     }
@@ -94,8 +96,7 @@ def _bin_edges(found: Sequence[Distribution]) -> list[float]:
 
 
 def _chart(analysis: Analysis, chart: Chart) -> dict[str, Any]:
-    entries = analysis.measured
-    by_name, by_family = colours_of(entries), family_colours(entries)
+    by_name, by_family = colours_of(analysis), family_colours(analysis.measured)
     return {
         "x": chart.x_title,
         "y": chart.y_title,

@@ -4,12 +4,18 @@
 // Names come from a sample, which may come from anywhere: text is set, never parsed.
 
 const SVG = "http://www.w3.org/2000/svg";
+const LEAST_WIDTH = 240; // in a window that is not shown hosts have none
 
 function shape(tag, attributes, text) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   if (text !== undefined) node.textContent = text;
   return node;
+}
+
+function drawing(width, height, label) {
+  // With a box to see through, so that it shrinks where there is less room: on paper.
+  return shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
 }
 
 function short(value) {
@@ -26,14 +32,14 @@ const times = ratio => ratio >= 0.0995 ? short(ratio) : String(Number(ratio.toPr
 
 function forest(host, rows, baseline) {
   // rows: {name, colour, ratio: [middle, low, high], floor, verdict}
-  const width = host.clientWidth, narrow = width < 560;
+  const width = Math.max(LEAST_WIDTH, host.clientWidth), narrow = width < 560;
   const names = narrow ? 0 : Math.min(230, width * 0.3), values = narrow ? 0 : 150;
   const step = narrow ? 38 : 25, top = 6, height = top + rows.length * step + 34;
   const all = rows.flatMap(row => row.ratio ? [row.ratio[1], row.ratio[2], 1 / row.floor, row.floor] : [1]);
   const low = Math.min(...all, 0.9) * 0.94, high = Math.max(...all, 1.1) * 1.06;
   const left = names + 12, right = width - values - 12;
   const x = value => left + (right - left) * Math.log(value / low) / Math.log(high / low);
-  const svg = shape("svg", { width, height, role: "img", "aria-label": "Ratio to " + baseline + " with 95 % intervals" });
+  const svg = drawing(width, height, "Ratio to " + baseline + " with 95 % intervals");
   for (const tick of logTicks(low, high)) {
     svg.append(shape("line", { class: "grid", x1: x(tick), x2: x(tick), y1: top, y2: height - 28 }));
     svg.append(shape("text", { class: "tick", x: x(tick), y: height - 12, "text-anchor": "middle" }, "×" + brief(tick)));
@@ -70,13 +76,13 @@ function forest(host, rows, baseline) {
 
 function scatter(host, dots, unit) {
   // dots: {name, colour, x, y}
-  const width = host.clientWidth, height = width < 560 ? 300 : 380;
+  const width = Math.max(LEAST_WIDTH, host.clientWidth), height = width < 560 ? 300 : 380;
   const left = 58, right = width - 16, top = 12, bottom = height - 40;
   const range = values => { const low = Math.min(...values), high = Math.max(...values); const room = Math.max(1.15, (high / low) ** 0.08); return [low / room, high * room]; };
   const [x0, x1] = range(dots.map(dot => dot.x)), [y0, y1] = range(dots.map(dot => dot.y));
   const x = value => left + (right - left) * Math.log(value / x0) / Math.log(x1 / x0);
   const y = value => bottom - (bottom - top) * Math.log(value / y0) / Math.log(y1 / y0);
-  const svg = shape("svg", { width, height, role: "img", "aria-label": "Stored bytes against time" });
+  const svg = drawing(width, height, "Stored bytes against time");
   for (const tick of logTicks(x0, x1)) {
     svg.append(shape("line", { class: "grid", x1: x(tick), x2: x(tick), y1: top, y2: bottom }));
     svg.append(shape("text", { class: "tick", x: x(tick), y: bottom + 15, "text-anchor": "middle" }, brief(tick)));
@@ -98,14 +104,12 @@ function scatter(host, dots, unit) {
   }
   // Names where there is room for them; the best first, everyone has a tooltip.
   for (const dot of [...best, ...dots.filter(dot => !best.includes(dot))]) {
-    const text = fitted(dot.name, 190), wide = text.length * 6.4;
-    const flip = x(dot.x) + 9 + wide > right;
-    const box = [flip ? x(dot.x) - 9 - wide : x(dot.x) + 9, y(dot.y) - 7, wide, 14];
-    if (box[0] < left || taken.some(other => overlap(box, other))) continue;
-    taken.push(box);
-    svg.append(shape("text", { x: flip ? x(dot.x) - 9 : x(dot.x) + 9, y: y(dot.y) + 4, "text-anchor": flip ? "end" : "start" }, text));
+    const text = fitted(dot.name, 190);
+    const box = placeBeside(x(dot.x), y(dot.y), text.length * 6.4, [left, right, top, bottom], taken);
+    if (box) svg.append(shape("text", { class: "rim", x: box[0] + box[2] / 2, y: box[1] + 11, "text-anchor": "middle" }, text));
   }
   host.replaceChildren(svg);
+  return best;
 }
 
 function frontier(dots) {
@@ -116,28 +120,26 @@ function frontier(dots) {
 
 // ---- where the time goes ----------------------------------------------------------------
 
-const PARTS = ["#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#06b6d4", "#ec4899", "#84cc16", "#a16207", "#64748b"];
-
-function attribution(host, rows, order, write) {
+function attribution(host, rows, order, said, colours) {
   // rows: {name, parts: {part: ns}}
   const total = row => order.reduce((sum, part) => sum + Math.max(0, row.parts[part] || 0), 0);
   const longest = Math.max(...rows.map(total));
   const legend = make("div", { className: "legend" });
   order.forEach((part, number) => {
     const dot = make("i", { className: "dot" });
-    dot.style.background = PARTS[number % PARTS.length];
+    dot.style.background = colours[number % colours.length];
     legend.append(make("span", {}, dot, part));
   });
   const stack = make("div", { className: "stack" });
   for (const row of rows) {
     const bar = make("div");
     order.forEach((part, number) => {
-      const piece = make("b", { title: `${row.name}, ${part}: ${write(row.parts[part] || 0)}` });
+      const piece = make("b", { title: `${row.name}, ${part}: ${said(row.parts[part] || 0)}` });
       piece.style.width = `calc((100% - 78px) * ${Math.max(0, row.parts[part] || 0) / longest})`;
-      piece.style.background = PARTS[number % PARTS.length];
+      piece.style.background = colours[number % colours.length];
       bar.append(piece);
     });
-    bar.append(make("em", { textContent: write(total(row)) }));
+    bar.append(make("em", { textContent: said(total(row)) }));
     stack.append(make("span", { textContent: row.name, title: row.name }), bar);
   }
   host.replaceChildren(legend, stack);

@@ -33,7 +33,7 @@ function keep() {
 const sheet = () => data.sheets[state.sheet];
 const rows = () => sheet().rows.filter(row => state.on.has(row.c));
 const scaled = value => value === null || value === undefined ? null : value / sheet().factor;
-const write = value => `${short(scaled(value))} ${sheet().unit}`;
+const said = value => `${short(scaled(value))} ${sheet().unit}`;
 
 // ---- controls ---------------------------------------------------------------------------
 
@@ -65,7 +65,8 @@ function buildChoice(kind) {
   const host = document.getElementById("choices");
   const row = make("div", { className: "choice" }, make("span", { textContent: kind }));
   for (const value of values) {
-    const button = make("button", { type: "button", textContent: value });
+    const title = kind === "payload" && data.payloads[value] !== value ? data.payloads[value] : "";
+    const button = make("button", { type: "button", textContent: title ? `${value}: ${fitted(title, 200)}` : value, title: title || value });
     button.dataset.kind = kind;
     button.dataset.value = value;
     button.onclick = () => choose(kind, value);
@@ -142,7 +143,7 @@ function drawSpread(host, caption) {
     curves(plot, {
       lines, yLog: true, x: "percentile", y: unit, yValue,
       xValue: at => "P" + Number(rankOf(at).toPrecision(4)),
-      xSplits: (u, index, low, high) => [0, 50, 90, 99, 99.9, 99.99].map(depth).filter(at => at >= low && at <= high),
+      xSplits: (u, index, low, high) => [1, 50, 90, 99, 99.9, 99.99].map(depth).filter(at => at >= low && at <= high),
     });
     caption.textContent = "To the right the rarer, upward the slower; both axes are logarithmic. Each curve ends where single samples begin.";
   } else {
@@ -154,9 +155,10 @@ function drawSpread(host, caption) {
 }
 
 function histogram(bins, edges) {
-  // From the first bin with something in it to the one behind the last.
+  // From the bin before the first with something in it to the one behind the last.
   const first = bins.findIndex(share => share > 0), last = bins.findLastIndex(share => share > 0);
-  return [...bins, 0].map((share, i) => [scaled(edges[i]), share * 100]).slice(first, last + 2);
+  const below = edges[0] ** 2 / edges[1]; // nothing lies before the first bin: curves rise from zero
+  return [0, ...bins, 0].map((share, i) => [scaled(i ? edges[i - 1] : below), share * 100]).slice(first, last + 3);
 }
 
 function drawTime(host, caption) {
@@ -170,7 +172,7 @@ function drawTime(host, caption) {
     const marks = [];
     const longest = rows().reduce((a, row) => !a || row.points.length > a.points.length ? row : a, null);
     let at = 0.5;
-    if (longest) longest.sets.forEach((size, i) => { if (i) marks.push([at, "fresh processes"]); at += size; });
+    if (longest) longest.sets.forEach((size, i) => { if (i) marks.push([at, i === 1 ? "fresh processes" : ""]); at += size; });
     curves(plot, { lines, marks, x: "round", y: unit, yLog: true, yValue, xValue: value => Number.isInteger(value) ? String(value) : "" });
     caption.textContent = "What each round counts as, in the order of the run. Lines that move together show the machine, not the candidate.";
   } else {
@@ -185,14 +187,16 @@ function drawTime(host, caption) {
 function drawSize(host, caption) {
   const dots = rows().filter(row => row.stored && !who[row.c].twin).map(row => ({ name: who[row.c].name, colour: who[row.c].colour, x: scaled(row.level), y: row.stored }));
   if (!dots.length) { host.replaceChildren(make("p", { className: "soft", textContent: "Nothing to draw: choose candidates above." })); return; }
-  scatter(host, dots, sheet().unit);
-  caption.textContent = "Both axes logarithmic. The dashed line joins those that nobody beats in both.";
+  const best = scatter(host, dots, sheet().unit);
+  caption.textContent = "Both axes logarithmic. " + (best.length > 1
+    ? "The dashed line joins those that nobody beats in both."
+    : `Of these, ${best[0].name} is both the fastest and the smallest.`);
 }
 
 function drawParts(host, caption) {
   const shown = rows().filter(row => row.parts).map(row => ({ name: who[row.c].name, parts: row.parts }));
-  attribution(host, shown, sheet().parts, write);
-  caption.textContent = "Medians over the rounds, all bars on one scale.";
+  attribution(host, shown, sheet().parts, said, data.palette);
+  caption.textContent = "Medians over the rounds, taken beside the timed loops, all bars on one scale. What was not measured is in no bar.";
 }
 
 const DRAW = { ratio: drawRatio, spread: drawSpread, time: drawTime, size: drawSize, parts: drawParts };
@@ -230,7 +234,7 @@ function rescaleBars() {
 function drawViews() {
   document.querySelectorAll(".view-chart").forEach(host => {
     const chart = data.charts[Number(host.dataset.chart)];
-    const lines = chart.lines.map((line, i) => ({ ...line, colour: line.colour || PARTS[i % PARTS.length] }));
+    const lines = chart.lines.map((line, i) => ({ ...line, colour: line.colour || data.palette[i % data.palette.length] }));
     const legend = make("div", { className: "legend" });
     for (const line of lines) {
       const dot = make("i", { className: "dot" });
@@ -239,6 +243,7 @@ function drawViews() {
     }
     const plot = make("div", { className: "plot" });
     host.replaceChildren(plot, legend);
+    legend.hidden = areNamed(plot.clientWidth, lines) && !lines.some(line => line.dots);
     curves(plot, { ...chart, lines });
   });
 }
