@@ -113,9 +113,11 @@ def test_same_is_proven_or_merely_not_refuted() -> None:
     proven = next(row for row in still.rows("get", "S") if row.entry.name == "b")
     merely = next(row for row in loud.rows("get", "S") if row.entry.name == "b")
     assert proven.verdict == "same"
-    assert proven.is_proven_same
+    assert proven.effect is not None
+    assert proven.effect.is_equivalent()
     assert merely.verdict in ("same", "unclear")
-    assert not merely.is_proven_same
+    assert merely.effect is not None
+    assert not merely.effect.is_equivalent()
 
 
 def test_a_shift_is_in_the_unit_of_the_operation() -> None:

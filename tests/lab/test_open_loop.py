@@ -75,15 +75,6 @@ def test_what_never_begins_is_dropped_and_counted() -> None:
     assert load.measures(0)["dropped_share"] == (0.75, "share")
 
 
-def test_other_endings_are_counted_and_are_no_latency() -> None:
-    load = OpenLoop(10)
-    load.ended_otherwise("timeout", 0, 5_000_000)
-    load.answered(0, 0, 7)
-    assert load.outcomes == {"timeout": 1}
-    assert load.late == 1
-    assert list(load.response_ns) == [7]
-
-
 def test_a_generator_that_is_busy_all_the_time_says_so() -> None:
     idle = Time()
     _, cpu = idle.run(due=[100, 200], service_ns=[10, 10])

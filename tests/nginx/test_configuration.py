@@ -96,17 +96,11 @@ def test_the_key_is_the_one_set_or_the_protocol_s_default() -> None:
     assert location(CACHED, r"\.json$").key == ""
 
 
-def test_urls_are_matched_with_all_but_servers_ifs_and_named_locations() -> None:
-    assert read_configuration(CACHED).url_locations == [
-        ("", "/one"), ("", "/one/two"), ("", "/one/three"), ("=", "/off"),
-        ("~*", r"\.json$"), ("~", "^/tight"),
-    ]  # fmt: skip
-
-
 def test_variables_are_followed_through_maps_and_set() -> None:
     configuration = read_configuration(CACHED + "http { server { set $late $kind$arg_x; } }")
     assert configuration.variables_in("${kind}s") == {"kind", "uri", "first"}
-    assert configuration.map_of("kind").has_regex
+    (kind,) = (made for made in configuration.maps if made.variable == "kind")
+    assert kind.has_regex
 
 
 def test_a_dump_of_nginx_reads_like_its_files(tmp_path: Path) -> None:

@@ -42,11 +42,6 @@ class Row:
     def p99_is_firm(self) -> bool:
         return is_firm(self.cell, 99)
 
-    @property
-    def is_proven_same(self) -> bool:
-        """The same within 3 %, by two one-sided tests; more than "not told apart"."""
-        return self.effect is not None and self.effect.is_equivalent()
-
 
 @dataclass(frozen=True)
 class Rank:
@@ -133,12 +128,22 @@ class Analysis(Comparisons):
         if not self.mix_shares:
             return []
         ranked = {rank.entry.name for rank in self.ranking}
-        missing = "not measured in everything that the mix weighs"
         return [
-            (entry, self._mix_void(entry.name) or missing)
+            (entry, self._mix_void(entry.name) or self._mix_gap(entry.name))
             for entry in self.contenders
             if entry.name not in ranked
         ]
+
+    def _mix_gap(self, name: str) -> str:
+        """Where a candidate has no time although the mix weighs it, and how calls ended there."""
+        for operation, payload in self._mix_cells:
+            cell = self.sample.cells.get((name, operation, payload))
+            if cell is None or not cell.points:
+                ended = ", ".join(cell.outcomes) if cell else ""
+                return f"no time for {operation} {payload}".removesuffix(NO_PAYLOAD).strip() + (
+                    f": {ended}" if ended else ""
+                )
+        return "no round in which it did all that the mix weighs"
 
     def _mix_void(self, name: str) -> str:
         return next(filter(None, (self.void(name, *cell) for cell in self._mix_cells)), "")

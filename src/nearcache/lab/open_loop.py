@@ -65,7 +65,6 @@ class OpenLoop:
     service_ns: array[int] = field(default_factory=lambda: array("Q"))  # begun -> answer
     late: int = 0
     dropped: int = 0  # due, and never begun: the phase was over before its turn came
-    outcomes: dict[str, int] = field(default_factory=dict)  # ways to end without an answer
 
     def answered(
         self, due_ns: int, begun_ns: int, ended_ns: int, free_ns: int | None = None
@@ -79,19 +78,12 @@ class OpenLoop:
         self.response_ns.append(max(0, ended_ns - due_ns))
         self.service_ns.append(max(0, ended_ns - begun_ns))
 
-    def ended_otherwise(
-        self, outcome: str, due_ns: int, begun_ns: int, free_ns: int | None = None
-    ) -> None:
-        """A call that got no answer: "timeout", "raises ConnectionError". Never a latency."""
-        self._count_late(due_ns, begun_ns, free_ns)
-        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
-
     def drop(self, calls: int = 1) -> None:
         self.dropped += calls
 
     @property
     def begun(self) -> int:
-        return len(self.response_ns) + sum(self.outcomes.values())
+        return len(self.response_ns)
 
     @property
     def due(self) -> int:

@@ -70,7 +70,6 @@ class LiveSample:
     skipped: Counter[str] = field(default_factory=Counter)
     keys_in_database: int = 0
     scanned: int = 0
-    matched: int = 0
     untouched: bool = False  # whether the server knew CLIENT NO-TOUCH
     server_s: float = 0.0  # at most
     wall_s: float = 0.0

@@ -152,12 +152,8 @@ def interval_of(medians: Medians, alpha: float) -> tuple[float, float]:
     return min(medians.low(tail), medians.seen), max(medians.high(tail), medians.seen)
 
 
-def noise_floor(effects: Sequence[Effect]) -> float:
-    """The floor, as a log ratio, from A/A effects: the 90th percentile of their size."""
-    return floor_of([effect.log_ratio for effect in effects])
-
-
 def floor_of(log_ratios: Sequence[float]) -> float:
+    """The floor, as a log ratio, from those of A/A twins: the 90th percentile of their size."""
     if not log_ratios:
         return LEAST_FLOOR
     sizes = sorted(abs(log_ratio) for log_ratio in log_ratios)

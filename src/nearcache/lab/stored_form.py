@@ -80,10 +80,6 @@ class StoredForm:
             steps.append("a header byte in front")
         return f"any language: {', '.join(steps)}"
 
-    @property
-    def is_portable(self) -> bool:
-        return self.readers.startswith("any language")
-
 
 def form_of(raw: bytes, *, has_header: bool, dictionary: bytes | None = None) -> StoredForm:
     """The form of a stored value; raises UnknownForm."""

@@ -185,7 +185,7 @@ def read_configuration(where: str | Path, *, version: str | Version | None = Non
     Raises NginxError, with file and line, for what is no configuration.
     """
     if where == "-":
-        tree = parse_tree(sys.stdin.read(), "(standard input)")
+        tree = parse_tree(sys.stdin.buffer.read().decode(errors="replace"), "(standard input)")
     elif isinstance(where, str) and "\n" in where:
         tree = parse_tree(where)
     else:

@@ -27,7 +27,6 @@ from nearcache.nginx.text import (
 if TYPE_CHECKING:
     from nearcache._core import NginxLengths
 
-SEED_POINTS = range(7, 13)
 LONG = 40
 A_BOUND = (
     "possible hits are a bound: for a cache that never forgets and began empty. "

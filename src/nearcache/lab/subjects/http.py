@@ -50,7 +50,6 @@ TOLERANCE_NS = 500_000
 LEAST_HITS = 0.99  # of requests for what is warm
 DRAWN = 4096  # requests that are drawn beforehand, and repeated
 ONE_SONG = 7
-ANSWERED_BY = {"HIT": "nginx", "hit": "Django's cache"}
 
 
 class HttpSubject(Subject):

@@ -27,7 +27,6 @@ BATCH_NS = 100_000
 LEAST_BATCHES = 5
 KEY_COUNT = 200  # distinct keys of one length
 KEY_BYTES = 400_000  # of all keys together: they stay in the second-level cache
-URL_BYTES = 50
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 # name of the function -> what it makes of b"abc": RFC 1321, FIPS 180-4, RFC 7693, the BLAKE3
 # and xxHash repositories. Other digest sizes of BLAKE2 are other functions, and have none here.

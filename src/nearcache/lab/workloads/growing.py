@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-TITLE = "the seeds' growing list"
 WRITERS = 4
 HITS = 25  # of each writer
 TIMEOUT_S = 100  # the seed's

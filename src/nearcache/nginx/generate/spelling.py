@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from nearcache.errors import NginxError
 
 WORDS = ("lower", "strip", "sort-args", "drop=...", "keep=...")
-TRACKING = ("utm_*", "fbclid", "gclid", "msclkid", "mc_cid", "mc_eid")
 _GLOB = re.compile(r"[\w.*\[\]~-]+")
 _PLAIN = re.compile(r"\w+")  # what can be part of the variable $arg_name
 
