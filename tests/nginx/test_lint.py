@@ -295,8 +295,14 @@ def test_a_comment_beside_one_line_does_not_silence_the_next() -> None:
     assert found(text) == ["buffering-off"]
 
 
-def run(*arguments: str, stdin: str | None = None):
+def run(*arguments: str, stdin: str | bytes | None = None):
     return CliRunner().invoke(main, ["nginx", "lint", *arguments], input=stdin)
+
+
+def test_comments_may_be_in_any_encoding() -> None:
+    latin = GOOD.replace("# more", "# für").encode("latin-1")
+    done = run("-", "--nginx-version", "1.22.1", stdin=latin)
+    assert (done.exit_code, done.output[:8]) == (0, "0 errors")
 
 
 def test_the_command_exits_1_on_findings_and_0_without(tmp_path: Path) -> None:

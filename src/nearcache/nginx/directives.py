@@ -130,7 +130,7 @@ class _Dump:
     def parse(self, name: str) -> dict[str, Any]:
         if name not in self.files:
             raise FileNotFoundError(2, "it is not in what was given", name)
-        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+        with tempfile.NamedTemporaryFile("w", suffix=".conf", encoding="utf-8") as file:
             file.write(self.files[name])
             file.flush()
             return _crossplane(file.name)
