@@ -9,6 +9,7 @@ import pytest
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.attribution import Attributor
 from nearcache.lab.claims import ClaimResult, word_for
+from nearcache.lab.explain import explain_one
 from nearcache.lab.messages import Phase
 from nearcache.lab.model import Operation
 from nearcache.lab.reports import tables
@@ -176,3 +177,22 @@ def test_a_filling_command_is_said_to_spare_computing_in_computations() -> None:
             cell.measures["request, P99"] = Series("ns", {0: {0: 1e6 / count}})
     said = " ".join(warmup.views(Analysis(sample)).sentences)
     assert "10 instead of 100 computations; P99 of requests" in said
+
+
+def test_who_has_no_rank_is_told_which_calls_had_no_answer() -> None:
+    asked = experiment("a", "b", mix={"get": 1.0})
+    sample = sample_of(asked, steady({"a": 1000.0, "b": 5000.0}))
+    cell = sample.cells["b", "get", "S"]
+    cell.points, cell.outcomes = {}, {"becomes list, was tuple": 9}
+    ((entry, why),) = Analysis(sample).unranked
+    assert entry.name == "b"
+    assert why == "no time for get S: becomes list, was tuple"
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"), [(900.0, "small thing: 100%"), (100.0, "of its 1.00 µs, 100 ns were taken")]
+)
+def test_parts_that_are_a_tenth_of_a_call_are_not_called_all_of_it(cost: float, said: str) -> None:
+    sample = sample_of(experiment("a"), lambda *_: Phase("get", point=1000.0, calls=1))
+    sample.cells["a", "get", "S"].parts["decode"] = Series("ns", {0: {0: cost}})
+    assert said in explain_one(Analysis(sample), "a", "get", "S")

@@ -9,6 +9,7 @@ import pytest
 
 from nearcache.lab import evidence
 from nearcache.lab.analysis import Analysis
+from nearcache.lab.firm import doubt, legend
 from nearcache.lab.messages import Phase
 from nearcache.lab.readings import course_of
 from nearcache.lab.rules import RULES, badge, examine, voided
@@ -186,8 +187,12 @@ def few_samples(sample: Sample) -> None:
         (no_twin, "A/A twins set the floor", "no A/A twin of what runs in the process"),
         (one_process, "fresh processes", "1 set of fresh processes, 5 are wanted"),
         (other_treatment, "the treatment is proven", "parser was hiredis"),
-        (few_samples, "percentiles have their samples", "1 of 4 P99"),
-        (measured(late_share=0.02), "percentiles have their samples", "1 of 4 P99"),
+        (
+            few_samples,
+            "percentiles have their samples",
+            "1 of 4 P99 are grey: beyond 1 lie too few",
+        ),
+        (measured(late_share=0.02), "percentiles have their samples", "beyond 1 perhaps mostly"),
     ],
 )
 def test_a_planted_fault_breaks_its_rule_and_no_other(
@@ -199,6 +204,19 @@ def test_a_planted_fault_breaks_its_rule_and_no_other(
     check = next(check for check in badge(Analysis(sample)) if check.name == rule)
     assert check.status == "failed"
     assert said in check.text
+
+
+def test_the_reader_is_told_whether_samples_are_few_or_late() -> None:
+    sample = clean()
+    cells = sample.cells.values()
+    assert legend(cells).endswith("(P90 wants 100, P99 1,000).")
+    few_samples(sample)
+    assert doubt(cell_of(sample), 99) == "few"
+    assert "late" not in legend(cells)
+    sample = clean()
+    measured(late_share=0.02)(sample)
+    assert [doubt(cell_of(sample), rank) for rank in (90, 99)] == ["", "late"]
+    assert "of get also one that says more of the generator" in legend(sample.cells.values())
 
 
 def test_what_voids_a_run_leaves_no_rank_and_no_recommendation_but_all_rows() -> None:

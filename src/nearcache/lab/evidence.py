@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from statistics import fmean, median
 
 from nearcache.lab.findings import Outcome, Problem
-from nearcache.lab.firm import BEYOND, is_firm
+from nearcache.lab.firm import BEYOND, doubt
 from nearcache.lab.sample import Cell, Sample, Series, kind_of
 from nearcache.lab.steadiness import trend_of
 from nearcache.lab.stolen import STEAL_MOST, too_many
@@ -363,12 +363,15 @@ def overhead(sample: Sample) -> Outcome | None:
 
 
 def percentiles(sample: Sample) -> Outcome | None:
-    counted = [cell for cell in sample.cells.values() if cell.count]
-    if not counted:
+    """A P99 has samples beyond it, and they are of who was asked: see firm.py."""
+    doubts = [doubt(cell, 99) for cell in sample.cells.values() if cell.count]
+    if not doubts:
         return None
-    few = sum(not is_firm(cell, 99) for cell in counted)
-    text = f"{few} of {len(counted)} P99 have too few samples beyond them, and are grey"
-    return Outcome(f"every P99 has {BEYOND} samples beyond it", [Problem(text)] if few else [])
+    few, late = doubts.count("few"), doubts.count("late")
+    reasons = [f"beyond {few} lie too few samples"] * bool(few)
+    reasons += [f"beyond {late} perhaps mostly calls that the generator began late"] * bool(late)
+    text = f"{few + late} of {len(doubts)} P99 are grey: {', '.join(reasons)}"
+    return Outcome(f"every P99 has {BEYOND} samples beyond it", [Problem(text)] if reasons else [])
 
 
 def can_be_repeated(sample: Sample) -> Outcome:

@@ -12,8 +12,10 @@ from statistics import median
 from nearcache.lab.analysis import Analysis, Contrast
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Series
+from nearcache.lab.stats import Points
 from nearcache.lab.units import quantity
 
+MOSTLY = 0.5  # of the whole; less, and what was not taken apart is most of it
 NAMED = 0.1  # parts below this share of the whole are not worth a word
 WORDS = {
     "key": "building the key",
@@ -59,7 +61,16 @@ def explain_one(analysis: Analysis, candidate: str, operation: str, payload: str
     if split is None:
         return ""
     parts = ", ".join(f"{share:.0%} {_words(name)}" for name, share in split.largest())
-    return f"{candidate}, {_what(analysis, operation, payload)}: {parts}."
+    taken = _taken_apart(analysis, split, operation, payload)
+    return f"{candidate}, {_what(analysis, operation, payload)}: {taken}{parts}."
+
+
+def _taken_apart(analysis: Analysis, split: Split, operation: str, payload: str) -> str:
+    """Where parts are far from the whole: shares of them are no shares of it."""
+    cost = _median(analysis.sample.cells[split.candidate, operation, payload].points)
+    if split.whole >= MOSTLY * cost:
+        return ""
+    return f"of its {quantity(cost, 'ns')}, {quantity(split.whole, 'ns')} were taken apart: "
 
 
 def explain_pair(analysis: Analysis, contrast: Contrast, operation: str, payload: str) -> str:
@@ -138,8 +149,8 @@ def _words(part: str) -> str:
 
 
 def _middle(series: Series) -> float:
-    return median(_values(series))
+    return _median(series.points)
 
 
-def _values(series: Series) -> list[float]:
-    return [value for rounds in series.points.values() for value in rounds.values()]
+def _median(points: Points) -> float:
+    return median(value for rounds in points.values() for value in rounds.values())

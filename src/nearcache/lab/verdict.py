@@ -215,7 +215,10 @@ def warnings_of(analysis: Analysis) -> list[str]:
             )
     rounds = len(analysis.sample.rounds)
     if 0 < rounds < FEW_PAIRS:
-        found.append(f"Only {counted(rounds, 'round')} fitted into the time; intervals are rough.")
+        found.append(
+            f"Only {counted(rounds, 'round')} fitted into the time: no interval and no verdict "
+            f"with fewer than {FEW_PAIRS}. Give it more time."
+        )
     found += [
         f"{finding.text[0].upper()}{finding.text[1:]}."
         for finding in analysis.findings

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.claims import ClaimResult
+from nearcache.lab.firm import legend
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
@@ -232,9 +233,9 @@ def _notes(analysis: Analysis) -> RenderableType:
     if floors := tables.floors_line(analysis):
         lines.append(
             f"Noise floor (A/A twins): {floors}. Smaller differences print as same. "
-            "? means: larger, but the interval includes none."
+            "? means: larger, but this run cannot tell it from none."
         )
-    lines.append("Grey or in brackets: too few samples to be firm (P90 wants 100, P99 1,000).")
+    lines.append(legend(analysis.sample.cells.values()))
     lines.append(counts_line(analysis))
     seen = dict.fromkeys(e.note for e in analysis.contenders if e.note)
     for note in seen:

@@ -54,7 +54,7 @@ def _table(analysis: Analysis, rows: dict[int, list[Row]]) -> Table:
         head=head,
         rows=texts,
         note="from the moment a get was due to its answer, at shares of what the slowest of all "
-        "can do; grey: too few samples, or the generator did not keep up",
+        "can do; grey: too few samples beyond it, or too many that the generator began late",
     )
 
 

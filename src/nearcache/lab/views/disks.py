@@ -105,7 +105,7 @@ def _spread(analysis: Analysis, entry: Entry, found: Compared) -> list[str]:
     if least != most:
         text += f" and {short(told[least])} times at {least}"
     if same:
-        text += f"; at {_listed(same)} they are the same"
+        text += f"; at {_listed(same)} they do not differ beyond the noise"
     return [f"{text}."]
 
 
@@ -161,7 +161,7 @@ def _ratio(effect: Effect, verdict: Verdict) -> str:
 
 def _times(effect: Effect, verdict: Verdict) -> str:
     text = _ratio(effect, verdict)
-    return text if verdict == "same" else f"{text} times the time"
+    return "no different beyond the noise" if verdict == "same" else f"{text} times the time"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,8 +9,16 @@ from nearcache.lab.analysis import Analysis
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Entry
 from nearcache.lab.units import NOTHING, quantity, short
+from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Line, Mark, Table, Views
-from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of, verdict_of
+from nearcache.lab.views.reading import (
+    cell_of,
+    compared,
+    compared_all,
+    measure_of,
+    point_of,
+    verdict_of,
+)
 
 NET = "without the loop"
 LOOP = "empty loop"
@@ -149,13 +157,12 @@ def _fastest(analysis: Analysis, functions: Sequence[Entry], payload: str) -> li
     if len(costs) < 2:
         return []
     best = min(costs, key=lambda name: costs[name])
-    tied = [
-        name
-        for name in costs
-        if name != best and verdict_of(analysis, name, best, "hexdigest", payload) != "slower"
-    ]
+    pairs = [(name, best) for name in costs if name != best]
+    told = compared_all(analysis, pairs, "hexdigest", [payload])
+    tied = [name for name, _ in pairs if told[name, best, payload][1] != "slower"]
     title = analysis.sample.about["payloads"][payload]
-    text = f"{title}: {best} is the fastest function that is not broken, {costs[best]:.0f} ns a key"
+    text = f"{title}: of the functions that are not broken {best} takes least, "
+    text += f"{costs[best]:.0f} ns a key"
     if tied:
         return [f"{text}; this run cannot tell it from {', '.join(tied)}."]
     second = sorted(costs, key=lambda name: costs[name])[1]
@@ -211,11 +218,9 @@ def _builtin(analysis: Analysis, payload: str) -> list[str]:
     effect, verdict = found
     by = entry.proof.get("implementation", "?")
     flags = entry.proof.get("SHA instructions", "not shown")
-    if verdict in ("same", "unclear"):
-        says = "takes as long as"
-    else:
-        says = f"takes {short(effect.ratio)} times the time of"
-    return [f"CPython's own SHA-1 {says} that of {by}, loop included (SHA instructions: {flags})."]
+    title = analysis.sample.about["payloads"][payload]
+    says = beside(effect, verdict, f"that of {by}")
+    return [f"CPython's own SHA-1, {title}: {says}, loop included (SHA instructions: {flags})."]
 
 
 def _is_broken(name: str) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from nearcache.lab.analysis import Analysis
+from nearcache.lab.evidence import LATE_MOST
+from nearcache.lab.firm import doubt, late_share
+from nearcache.lab.sample import Cell
 from nearcache.lab.views import Grey, Table, Views
-
-LATE = 0.01  # of calls: more, and latencies are those of the generator
 
 
 def views(analysis: Analysis) -> Views:
@@ -21,15 +22,14 @@ def _timing(analysis: Analysis) -> Table | None:
         if cell is None or "late_share" not in cell.measures:
             continue
         found = {name: series.median for name, series in cell.measures.items()}
-        late = found["late_share"]
-        verdict = "the generator was late" if late > LATE else ""
+        verdict = _doubts(cell)
         # Why it is void may be just this, so the row stays.
         own = Grey(verdict or "void") if analysis.void(entry.name, "call", "recording") else verdict
         rows.append(
             [
                 entry.name,
                 f"{found['offered_rate']:,.0f}",
-                f"{late:.1%}",
+                f"{late_share(cell):.1%}",
                 f"{found['dropped_share']:.1%}",
                 f"{found.get('service_time', 0) / 1000:,.1f}",
                 own,
@@ -41,3 +41,9 @@ def _timing(analysis: Analysis) -> Table | None:
     note = "The median above counts from when a call was due; service time from when it began."
     title = "Calls when they were due"
     return Table(title=title, head=head, rows=rows, text_columns=(0, 5), note=note)
+
+
+def _doubts(cell: Cell) -> str:
+    if late_share(cell) > LATE_MOST:
+        return "the generator was late"
+    return "its P99 may be the generator's" if doubt(cell, 99) == "late" else ""
