@@ -17,6 +17,7 @@ from .test_cli import lab
 
 LOCMEM = "django.core.cache.backends.locmem.LocMemCache"
 DATABASE = "django.core.cache.backends.db.DatabaseCache"
+FILES = "django.core.cache.backends.filebased.FileBasedCache"
 REDIS = "django.core.cache.backends.redis.RedisCache"
 
 
@@ -57,6 +58,45 @@ def test_a_cache_that_culls_is_said_to() -> None:
     candidate = own_alias("m", "files", {"BACKEND": DATABASE, "OPTIONS": {"MAX_ENTRIES": 50}})
     assert "it holds 50 entries" in candidate.note
     assert "it holds" not in own_alias("m", "memory", {"BACKEND": LOCMEM}).note
+
+
+def test_settings_that_end_the_process_and_entries_that_are_none_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text, said in (
+        ("import sys; sys.exit('no environment')", "does not import (SystemExit: no environment)"),
+        ("CACHES = {'odd': {'LOCATION': 'x'}}", "CACHES['odd'] of ownsettings is no dict with a"),
+    ):
+        (tmp_path / "ownsettings.py").write_text(text)
+        result = lab("run", "backends", "--settings", "ownsettings", "--out", "out")
+        assert result.returncode == 2
+        assert said in result.stderr
+
+
+def test_a_recorded_alias_is_measured_without_its_recording_and_beside_its_twin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a KEY_FUNCTION may be a function, which cannot be sent to another process."""
+    (tmp_path / "ownsettings.py").write_text(
+        "from nearcache.recording.options import recorded\n"
+        "SECRET_KEY = 'not-for-print'\n"
+        f"entry = {{'BACKEND': {FILES!r}, 'LOCATION': {str(tmp_path / 'files')!r},\n"
+        "         'KEY_FUNCTION': lambda key, prefix, version: f'ours-{key}'}\n"
+        f"CACHES = {{'default': recorded(entry, {str(tmp_path / 'trace')!r}, share=1)}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    result = lab(
+        "run", "backends", "--quick", "--time-limit", "3", "--payloads", "S",
+        "--operations", "get,set", "--settings", "ownsettings", "--out", "out",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    (path,) = Path("out").glob("*.json")
+    candidates = read_sample(path).candidates
+    assert candidates["default"].state == candidates["default (twin)"].state == "measured"
+    assert "without its recording" in candidates["default"].note
+    assert candidates["default"].proof["backend"] == FILES
+    assert not (tmp_path / "trace").exists()
 
 
 @pytest.mark.parametrize(

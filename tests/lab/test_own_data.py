@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import time
@@ -100,7 +101,7 @@ def test_what_cannot_be_used_is_counted_with_its_reason(directory: Path) -> None
     said = found.describe()
     for part in (
         "2 damaged JSON", "(first: bad.json)", "1 None", "1 the same as another",
-        "1 damaged pickles", "1 larger than 8 MiB (first: huge.txt)",
+        "1 pickles that do not load here", "1 larger than 8 MiB (first: huge.txt)",
     ):  # fmt: skip
         assert part in said
     assert sum(found.skipped.values()) == 6
@@ -143,6 +144,21 @@ def test_equal_but_of_another_type_inside_is_caught(tmp_path: Path) -> None:
     assert payload.check([True, 4], key, 0) is None
     fresh = payload_of(found, "own", tmp_path / "w")
     assert "wrong type inside" in str(fresh.check([1, 4], key, 0))
+
+
+def test_a_value_with_nan_inside_is_known_again(tmp_path: Path) -> None:
+    found = OwnData("made up", [pickle.dumps(each) for each in ([math.nan, 1], [2.0, 3])])
+    payload = payload_of(found, "own", tmp_path / "v")
+    key = next(f"k:{i}" for i in range(9) if payload.make(f"k:{i}", 0)[1] == 1)
+    assert payload.check(pickle.loads(pickle.dumps([math.nan, 1])), key, 0) is None
+    assert "damaged" in str(payload.check([math.nan, 7], key, 0))
+
+
+def test_values_that_were_not_decoded_are_counted(directory: Path) -> None:
+    (directory / "a.stored").write_bytes(b"a pickle that nobody read")
+    found = read_directory(directory, pickles=False)
+    assert found.undecoded == 1
+    assert "1 not decoded" in found.describe()
 
 
 def test_keys_of_one_visit_hold_different_values(directory: Path, tmp_path: Path) -> None:

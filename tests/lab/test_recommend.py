@@ -177,6 +177,28 @@ def test_the_users_own_values_decide_which_types_count() -> None:
     assert "They hold: dict, str." in reasons
 
 
+def test_values_that_were_not_decoded_do_not_decide_who_keeps_types() -> None:
+    sample = own_values("")
+    sample.about["undecoded"] = 3
+    advice = advise(of(codecs=sample), Needs(json=True))
+    assert advice.chosen == []
+    assert "changes types: tuple" in advice.refused[JSON]
+    assert "3 of your values were not decoded" in " ".join(
+        advise(of(codecs=sample), Needs()).reasons
+    )
+
+
+def test_an_alias_of_the_users_is_kept_only_where_nothing_is_asked_of_how_it_writes() -> None:
+    backends = backends_sample(COSTS)
+    backends.candidates["shm"].recommended = {}  # as that of a user's own alias
+    kept = advise(of(backends, codecs_sample()), Needs())
+    assert kept.chosen == ["shm"]
+    assert "Keep the entry 'shm'" in kept.block
+    assert "writes the values" not in " ".join(kept.reasons)
+    for needs in (Needs(json=True), Needs(portable=True), Needs(no_pickle=True)):
+        assert "shm" not in advise(of(backends, codecs_sample()), needs).chosen
+
+
 def test_a_backend_is_not_recommended_if_the_users_values_do_not_survive_its_own_codec() -> None:
     sample = own_values("refused: TypeError")
     for name in NAMES:

@@ -178,7 +178,7 @@ def test_a_cache_in_a_form_of_its_own_is_refused() -> None:
 def test_what_was_written_is_read_again_as_the_same_values(server: Server, tmp_path: Path) -> None:
     found = sample_redis(url_of(server), keys=500, pacer=quick())
     directory = new_directory(tmp_path / "kept")
-    kinds = write_values(found, decoder_of(None, pickles=True), directory)
+    kinds, _ = write_values(found, decoder_of(None, pickles=True), directory)
     assert kinds == {"json": 201}
     values = [pickle.loads(each) for each in read_directory(directory, pickles=False).values]
     assert 42 in values
@@ -188,9 +188,12 @@ def test_what_was_written_is_read_again_as_the_same_values(server: Server, tmp_p
 def test_bytes_that_are_not_decoded_keep_their_size(server: Server, tmp_path: Path) -> None:
     found = sample_redis(url_of(server), match=":1:user:*", keys=50, pacer=quick())
     directory = new_directory(tmp_path / "kept")
-    assert write_values(found, decoder_of(None, pickles=False), directory) == {"bytes": 50}
-    sizes = sorted(path.stat().st_size for path in directory.glob("*.bytes"))
+    kinds, why = write_values(found, decoder_of(None, pickles=False), directory)
+    assert kinds == {"stored": 50}
+    assert why.total() == 50
+    sizes = sorted(path.stat().st_size for path in directory.glob("*.stored"))
     assert sizes == sorted(each.size_bytes for each in found.taken)
+    assert read_directory(directory, pickles=False).undecoded == 50
 
 
 def test_an_empty_database_is_too_little(one_redis: Server, tmp_path: Path) -> None:
@@ -204,6 +207,14 @@ def test_an_empty_database_is_too_little(one_redis: Server, tmp_path: Path) -> N
     )
     assert result.returncode == 2
     assert "no key that matches '*' has a value" in result.stderr.splitlines()[-1]
+
+
+def test_who_forgot_django_s_prefix_is_told_of_it(server: Server, tmp_path: Path) -> None:
+    result = lab(
+        "run", "backends", "--sample", url_of(server), "--match", "user:*", "--out", str(tmp_path)
+    )
+    assert result.returncode == 2
+    assert "try --match '*:user:*'" in result.stderr
 
 
 def test_a_directory_with_something_in_it_is_not_written_to(tmp_path: Path) -> None:

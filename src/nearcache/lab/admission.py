@@ -72,14 +72,20 @@ def own_payloads(analysis: Analysis) -> list[str]:
     return [name for name in about["payloads"] if about.get("own_data") and name not in PAYLOADS]
 
 
+def types_are_known(analysis: Analysis) -> bool:
+    """Whether the values measured are the user's own, and were seen as what they are."""
+    return bool(own_payloads(analysis)) and not analysis.sample.about.get("undecoded")
+
+
 def types_refusal(analysis: Analysis, entry: Entry, *, may_refuse: bool = False) -> str:
-    """What it does to values. The user's own decide, where there are any; else all types.
+    """What it does to values. The user's own decide, where all were decoded; else all types.
 
     ``may_refuse``: a TypeError for some types is a price that was asked for. To change them
     never is.
     """
-    if own := own_payloads(analysis):
-        return next(filter(None, (_value_refusal(analysis, entry, name) for name in own)), "")
+    own = (_value_refusal(analysis, entry, name) for name in own_payloads(analysis))
+    if (why := next(filter(None, own), "")) or types_are_known(analysis):
+        return why
     fates = fates_in(entry.facts)
     changed = [name for name, fate in fates.items() if fate.startswith("becomes")]
     refused = [name for name, fate in fates.items() if fate.startswith("refused")]

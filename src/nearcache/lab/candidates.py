@@ -23,6 +23,7 @@ from nearcache.lab.model import Candidate, ParserKind, Requirement, SocketKind
 ROOMY = {"MAX_ENTRIES": 1_000_000}
 
 REDIS_PY = Requirement(module="redis", install="pip install redis")
+OUR_REDIS = Requirement(module="redis", install="pip install nearcache redis")
 HIREDIS = Requirement(module="hiredis", install="pip install hiredis")
 DJANGO_REDIS = Requirement(module="django_redis", install="pip install django-redis")
 PYMEMCACHE = Requirement(module="pymemcache", install="pip install pymemcache")
@@ -66,7 +67,7 @@ def _redis(
 def _ours(parser: ParserKind, kind: SocketKind) -> Candidate:
     """nearcache's RedisCache; its name says so, as all the others' do."""
     return replace(
-        _redis("nearcache-redis", "nearcache.backends.RedisCache", (REDIS_PY,), parser, kind),
+        _redis("nearcache-redis", "nearcache.backends.RedisCache", (OUR_REDIS,), parser, kind),
         family="nearcache redis",
         title=f"nearcache RedisCache, {parser} parser, {kind}",
     )

@@ -17,6 +17,7 @@ from nearcache.lab.admission import (
     is_about_types,
     kept_types,
     own_payloads,
+    types_are_known,
 )
 from nearcache.lab.analysis import Analysis
 from nearcache.lab.breakeven import Arm, arms, measured_link
@@ -160,7 +161,8 @@ def _reasons(field: _Field, entry: Entry, cost_ns: float, link: Link) -> list[st
 
 
 def _say_types(analysis: Analysis, entry: Entry) -> str:
-    if own := own_payloads(analysis):
+    if types_are_known(analysis):
+        own = own_payloads(analysis)
         tried = [entry.facts.get(f"tried {payload}", "") for payload in own]
         types = {name for p in own for name in entry.facts.get(f"types in {p}", "").split(", ")}
         text = f"Your own values come back as what they were ({', '.join(filter(None, tried))})"
@@ -170,6 +172,8 @@ def _say_types(analysis: Analysis, entry: Entry) -> str:
     text = f"{kept_types(entry)} of {len(fates)} types that were tried come back as what they were"
     if refused:
         text += f"; for {', '.join(refused)} it raises an error, and it changes nothing"
+    if count := analysis.sample.about.get("undecoded"):
+        text += f". All of them count, as {count} of your values were not decoded"
     return f"{text}."
 
 

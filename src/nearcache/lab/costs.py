@@ -29,6 +29,11 @@ COUNTED = (
     "A GB is one of your data, counted as pickled values; CPU is that of client and server for an "
     "average operation. Replicas, spare servers and the network are not in it."
 )
+OPTIONS = {
+    "gb_month": "--price-gb-month",
+    "vcpu_hour": "--price-vcpu-hour",
+    "requests_per_second": "--requests-per-second",
+}
 CPU_MEASURES = ("client_cpu", "server_cpu")
 
 
@@ -44,7 +49,7 @@ class Prices:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if isinstance(value, float) and not 0 <= value < float("inf"):
-                raise LabError(f"{name} is {value}; a price or rate is a number from 0")
+                raise LabError(f"{OPTIONS[name]} is {value}; a price or rate is a number from 0")
         if self.requests_per_second is not None and self.vcpu_hour is None:
             raise LabError("--requests-per-second says nothing without --price-vcpu-hour")
 

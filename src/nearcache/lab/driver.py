@@ -32,6 +32,7 @@ from nearcache.lab.interleaving import Interleaving
 from nearcache.lab.machine import describe_versions, measuring_cpu, pressure
 from nearcache.lab.messages import AGAIN, Failed, Missing, Ready, Setup, Visit, Visited
 from nearcache.lab.model import NO_PAYLOAD, Candidate, Experiment, Operation, Plan
+from nearcache.lab.own_alias import plain
 from nearcache.lab.redact import redact
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import ServerMissing, Servers
@@ -213,7 +214,11 @@ class Driver:
         return Setup(
             candidate=replace(
                 candidate,
-                settings=fill(candidate.settings, places),
+                settings=(
+                    plain(candidate.settings)
+                    if candidate.settings_module
+                    else fill(candidate.settings, places)
+                ),
                 options=fill(candidate.options, places),
             ),
             subject=self.order.experiment.subject,

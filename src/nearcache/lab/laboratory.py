@@ -20,6 +20,7 @@ from nearcache.lab.driver import Order, Progress, measure
 from nearcache.lab.keeping import Keeper
 from nearcache.lab.machine import describe_machine, describe_versions, measuring_cpu
 from nearcache.lab.model import Candidate, Experiment, Plan
+from nearcache.lab.own_alias import asks_server
 from nearcache.lab.own_data import OwnData, payload_bytes
 from nearcache.lab.sample import Entry, Sample
 from nearcache.lab.servers import is_installed
@@ -176,6 +177,7 @@ def new_sample(order: Order, command: str, wish: Wish | None = None) -> Sample:
         about["recording"] = wish.recording
     if wish and wish.own_data:
         about["own_data"] = wish.own_data.describe()
+        about["undecoded"] = wish.own_data.undecoded
     if wish and wish.prices and takes(experiment, "takes_own_data"):
         about["prices"] = asdict(wish.prices)
         about["payload_bytes"] = payload_bytes(order.payloads, order.seed, order.data)
@@ -207,9 +209,11 @@ def _with_twins(
     """
     by_name = {candidate.name: candidate for candidate in chosen}
     preferred = [by_name[name] for name in experiment.twins if name in by_name]
-    pool = [*preferred, *(c for c in chosen if c.server)]
-    local = next((c for c in pool if not c.server and _is_there(c, binaries)), None)
-    remote = next((c for c in pool if c.server and _is_there(c, binaries)), None)
+    own = [c for c in chosen if c.settings_module and c.reach != "process"]
+    own.sort(key=asks_server, reverse=True)
+    remotes = [*(c for c in (*preferred, *chosen) if c.server), *own]
+    local = next((c for c in preferred if not c.server and _is_there(c, binaries)), None)
+    remote = next((c for c in remotes if _is_there(c, binaries)), None)
     return [*chosen, *(twin(c) for c in (local, remote) if c)]
 
 

@@ -8,7 +8,7 @@ The directory that is written is one that ``--data`` reads again:
 
     000123.json     a value that JSON holds exactly
     000123.pickle   another decoded value
-    000123.bytes    bytes as they were stored
+    000123.stored   bytes as they were stored, not decoded
     _sample.json    where from, when, and what each file was: never a key
 """
 
@@ -29,6 +29,7 @@ from nearcache.codec.errors import Undecodable
 from nearcache.errors import LabError, OptionError
 from nearcache.lab.fidelity import difference
 from nearcache.lab.sampling import LiveSample
+from nearcache.recording.options import unrecorded
 
 Decode = Callable[[bytes], Any]
 FOREIGN = {
@@ -46,9 +47,8 @@ def decoder_of(entry: Mapping[str, Any] | None, *, pickles: bool) -> Decode:
     if entry is None:
         codec = make_codec(read_formats=("django", "django-redis"), allow_pickle=pickles)
         return codec.decode
+    entry = unrecorded(entry)
     backend = str(entry["BACKEND"])
-    if backend == "nearcache.backends.RecordingCache":
-        return decoder_of(entry["OPTIONS"]["of"], pickles=pickles)
     compat = FOREIGN.get(backend)
     if compat is None and backend != "nearcache.backends.RedisCache":
         raise LabError(
@@ -81,14 +81,19 @@ def _digits_only(raw: bytes) -> Any:
     raise Undecodable("a pickle, and --pickle was not given")
 
 
-def write_values(found: LiveSample, decode: Decode, directory: Path) -> Counter[str]:
-    """Write the values into this directory; how many became what."""
+def write_values(
+    found: LiveSample, decode: Decode, directory: Path
+) -> tuple[Counter[str], Counter[str]]:
+    """Write the values into this directory; how many became what, and why some stay stored."""
     kinds: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     index: list[dict[str, Any]] = []
     for number, taken in enumerate(found.taken):
         if taken.raw is None:
             continue
-        suffix, data = _file_of(taken.raw, decode)
+        suffix, data, why = _file_of(taken.raw, decode)
+        if why:
+            reasons[why] += 1
         kinds[suffix] += 1
         name = f"{number:06d}.{suffix}"
         _write(directory / name, data)
@@ -100,21 +105,26 @@ def write_values(found: LiveSample, decode: Decode, directory: Path) -> Counter[
         "values": index,
     }
     _write(directory / "_sample.json", json.dumps(about, indent=1).encode())
-    return kinds
+    return kinds, reasons
 
 
-def _file_of(raw: bytes, decode: Decode) -> tuple[str, bytes]:
+def _file_of(raw: bytes, decode: Decode) -> tuple[str, bytes, str]:
+    """(suffix, content, why it could not be decoded)."""
     try:
         value = decode(raw)
-    except Exception:  # noqa: BLE001 - decoding may run anybody's code
-        return "bytes", raw
-    as_json = _exact_json(value)
-    if as_json is not None:
-        return "json", as_json
-    try:
-        return "pickle", pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001
-        return "bytes", raw
+        as_json = _exact_json(value)
+        if as_json is not None:
+            return "json", as_json, ""
+        return "pickle", pickle.dumps(value, pickle.HIGHEST_PROTOCOL), ""
+    except Exception as error:  # noqa: BLE001 - decoding may run anybody's code
+        return "stored", raw, _why(error)
+
+
+def _why(error: BaseException) -> str:
+    """The first fault of the chain, which is that of the value's own code; never a value."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return type(error).__name__
 
 
 def _exact_json(value: Any) -> bytes | None:

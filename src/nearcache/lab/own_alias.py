@@ -1,7 +1,8 @@
 """An alias of the user's own settings as a candidate: measured where it lives.
 
 Nothing is cleared or flushed, and only keys of a private namespace are written, which are
-deleted after each visit or expire in ten minutes. Secrets stay in memory.
+deleted after each visit or expire in ten minutes. One that is being recorded is measured
+without that: the lab's calls are not the site's traffic. Secrets stay in memory.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearcache.lab.model import Candidate, Reach
+from nearcache.recording.options import unrecorded
 
 NOTE = "only keys of this run are written; they are deleted, or expire in ten minutes"
 CULLED = (
     "it holds {most} entries: when it is full, keys of this run push out others, yours among them"
 )
+UNRECORDED = "measured without its recording"
 PRIVATE = ("LocMemCache", "DummyCache")
 ON_THIS_HOST = ("FileBasedCache", "DjangoCache", "SharedMemoryCache")
 CULLING = ("FileBasedCache", "DatabaseCache")
@@ -25,17 +28,18 @@ def own_alias(
     settings_module: str, alias: str, settings: Mapping[str, Any], databases: Any = None
 ) -> Candidate:
     """The candidate for this entry of the user's ``CACHES``."""
-    classes = class_names(settings["BACKEND"])
-    notes = [NOTE]
+    entry = unrecorded(settings)
+    classes = class_names(entry["BACKEND"])
+    notes = [NOTE] if entry == settings else [NOTE, UNRECORDED]
     if classes & set(CULLING):
-        options = {**settings, **(settings.get("OPTIONS") or {})}
+        options = {**entry, **(entry.get("OPTIONS") or {})}
         notes.append(CULLED.format(most=options.get("MAX_ENTRIES", DJANGO_MOST)))
     return Candidate(
         name=alias,
         title=f"{alias} of {settings_module}",
         family="yours",
-        reach=reach_of(settings, databases),
-        settings=dict(settings),
+        reach=reach_of(entry, databases),
+        settings=entry,
         settings_module=settings_module,
         alias=alias,
         note="; ".join(notes),
@@ -58,6 +62,23 @@ def reach_of(settings: Mapping[str, Any], databases: Any = None) -> Reach:
     listed = [places] if isinstance(places, str) else list(places)
     local = [str(place).startswith(("unix:", "/")) for place in listed]
     return "host" if local and all(local) else "network"
+
+
+def asks_server(candidate: Candidate) -> bool:
+    """Whether another process answers, as far as the class tells."""
+    return not class_names(candidate.settings["BACKEND"]) & {*PRIVATE, *ON_THIS_HOST}
+
+
+def plain(value: Any) -> Any:
+    """What of a user's settings can be sent to a worker, which has them from their module anyway.
+
+    A KEY_FUNCTION that is a function, or a client object, would not arrive.
+    """
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items() if isinstance(key, str)}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value if type(value) in (str, bytes, int, float, bool) else None
 
 
 def class_names(backend: str) -> set[str]:

@@ -3,14 +3,16 @@
     *.json              one JSON value
     *.pickle, *.pkl     one pickle; read only when that is asked for, because it runs code
     *.bytes             bytes
+    *.stored            bytes as a cache stores them, of a value that was not decoded
     anything else       text if it is UTF-8, else bytes
 
 Hidden files and those that begin with ``_`` are no values. What cannot be used is counted
 with its reason, never an error by itself; nothing that can be used is one.
 
 A value has to survive pickling as itself: whoever stores it does that, and the lab has to
-know it again. Values are put into three classes of equal count by size, so that a median
-means something and a geometric mean over the classes weighs every value alike.
+know it again. What was not decoded says nothing of the types inside, so such values do not
+decide who keeps types. Values are put into three classes of equal count by size, so that a
+median means something and a geometric mean over the classes weighs every value alike.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ MOST_BYTES = 256 * MIB  # of all values: every worker holds them
 MOST_FILES = 5000
 LEAST_FOR_CLASSES = 30
 PICKLES = (".pickle", ".pkl")
+STORED = ".stored"
 
 
 @dataclass
@@ -45,6 +48,7 @@ class OwnData:
     values: list[bytes] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)  # reason -> the first file it hit
+    undecoded: int = 0  # files of bytes as they were stored
 
     def skip(self, reason: str, name: str, count: int = 1) -> None:
         self.skipped[reason] += count
@@ -80,6 +84,8 @@ class OwnData:
                 f", {human_bytes(sizes[0])} to {human_bytes(sizes[-1])} pickled,"
                 f" median {human_bytes(int(median(sizes)))}"
             )
+        if self.undecoded:
+            text += f"; {self.undecoded} not decoded, so their types are unknown"
         reasons = [
             f"{count} {reason} (first: {self.first[reason]})"
             for reason, count in self.skipped.most_common()
@@ -131,6 +137,7 @@ def _take(found: OwnData, paths: Sequence[Path], directory: Path, pickles: bool)
                 found.skip(f"beyond {human_bytes(MOST_BYTES)} in all", name)
             else:
                 seen.add(pickled)
+                found.undecoded += path.suffix == STORED
                 total += len(pickled)
     found.values = sorted(seen, key=lambda each: (len(each), each))
 
@@ -152,8 +159,8 @@ def _values(found: OwnData, path: Path, name: Path, pickles: bool) -> Iterator[t
     try:
         yield str(name), _decoded(raw, path.suffix)
     except Exception as error:  # noqa: BLE001 - unpickling may raise anything
-        kind = "JSON" if path.suffix == ".json" else "pickles"
-        found.skip(f"damaged {kind}, {type(error).__name__}", str(name))
+        kind = "damaged JSON" if path.suffix == ".json" else "pickles that do not load here"
+        found.skip(f"{kind}, {type(error).__name__}", str(name))
 
 
 def _decoded(raw: bytes, suffix: str) -> Any:
@@ -161,7 +168,7 @@ def _decoded(raw: bytes, suffix: str) -> Any:
         return json.loads(raw)
     if suffix in PICKLES:
         return pickle.loads(raw)
-    if suffix == ".bytes":
+    if suffix in (".bytes", STORED):
         return raw
     return text_or_bytes(raw)
 

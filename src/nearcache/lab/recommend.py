@@ -77,7 +77,10 @@ def advise(evidence: Evidence, needs: Needs) -> Advice:
             name = analysis.sample.about["experiment"]
             advice.warnings += [f"{name}: {line}" for line in warnings_of(analysis)]
     backend = _choose_backend(evidence, needs, advice) if evidence.backends else None
-    codec = _choose_codec(evidence, needs, backend, advice) if evidence.codecs else None
+    # How an alias of the user's writes is in its own settings, which are kept as they are.
+    is_kept = backend is not None and not backend.recommended
+    asks = evidence.codecs is not None and not is_kept
+    codec = _choose_codec(evidence, needs, backend, advice) if asks else None
     if backend is None and codec is None:
         advice.reasons.append("Nothing that was measured may be recommended for this.")
         return advice
@@ -118,7 +121,9 @@ def _backend_refusal(analysis: Analysis, entry: Entry, needs: Needs) -> str:
     if why := refusal(analysis, entry, needs) or types_refusal(analysis, entry):
         return why
     backend = str(entry.recommended.get("BACKEND", ""))
-    if needs.of_codec and entry.recommended and not backend.startswith(TAKES_CODEC):
+    if needs.of_codec and not entry.recommended:
+        return "how your alias writes values was not looked at"
+    if needs.of_codec and not backend.startswith(TAKES_CODEC):
         return "how it writes values cannot be chosen"
     if (needs.json or needs.portable) and backend == SHARED_MEMORY:
         return "no other program reads it"

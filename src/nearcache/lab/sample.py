@@ -351,7 +351,8 @@ class Entry:
 
 def kind_of(entry: Entry) -> str:
     """What the noise depends on: is another process asked, or not?"""
-    return "server" if entry.server or entry.family == "yours" else "process"
+    asks = entry.server or (entry.family == "yours" and entry.reach != "process")
+    return "server" if asks else "process"
 
 
 CellKey = tuple[str, str, str]

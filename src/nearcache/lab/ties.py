@@ -41,8 +41,8 @@ def _surprises(entry: Entry, badness: Badness) -> tuple[int, bool, int]:
 
 def _packages(entry: Entry) -> list[str]:
     """What is to be installed beside the package that measures this."""
-    names = (need.removeprefix(PIP).partition(" (")[0] for need in entry.needs)
-    return [name for name in names if name != "nearcache"]
+    said = (need.removeprefix(PIP).partition(" (")[0] for need in entry.needs)
+    return [name for names in said for name in names.split() if name != "nearcache"]
 
 
 def _why(winner: Entry, first: Entry, badness: Badness) -> str:

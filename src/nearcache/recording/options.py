@@ -82,3 +82,9 @@ def recorded(entry: Mapping[str, Any], file: str, **options: Any) -> dict[str, A
     ``CACHES["default"] = recorded(CACHES["default"], "/var/tmp/mysite.trace", share=0.05)``
     """
     return {"BACKEND": BACKEND, "LOCATION": file, "OPTIONS": {"of": dict(entry), **options}}
+
+
+def unrecorded(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry as it was before :func:`recorded`; a copy of one that is not recorded."""
+    of = (entry.get("OPTIONS") or {}).get("of") if entry["BACKEND"] == BACKEND else None
+    return dict(of or entry)

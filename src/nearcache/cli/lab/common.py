@@ -68,7 +68,7 @@ def own_aliases(module: str, wanted: Sequence[str]) -> list[Candidate]:
     try:
         found = vars(Settings(module))
         configured: dict[str, Any] = found.get("CACHES", {})
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = redact(str(error)).splitlines()
         said = f"{type(error).__name__}: {lines[0] if lines else ''}"
         raise LabError(
@@ -79,7 +79,11 @@ def own_aliases(module: str, wanted: Sequence[str]) -> list[Candidate]:
         if name not in configured:
             raise LabError(unknown_name("alias in CACHES", name, configured))
     databases = found.get("DATABASES")
-    return [own_alias(module, name, configured[name], databases) for name in wanted or configured]
+    chosen = {name: configured[name] for name in wanted or configured}
+    for name, entry in chosen.items():
+        if not isinstance(entry, dict) or not isinstance(entry.get("BACKEND"), str):
+            raise LabError(f"CACHES[{name!r}] of {module} is no dict with a BACKEND in it")
+    return [own_alias(module, name, entry, databases) for name, entry in chosen.items()]
 
 
 def require_lab_extra() -> None:

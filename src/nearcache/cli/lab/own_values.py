@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 20
 RANKS = (0.5, 0.9, 1.0)
+ANY = "*"
+USUAL_KEYS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +32,8 @@ class Asked:
 
     data: Path | None = None
     sample: str | None = None
-    match: str = "*"
-    keys: int = 500
+    match: str | None = None
+    keys: int | None = None
     from_alias: str | None = None
     save: Path | None = None
     pickles: bool = False
@@ -44,6 +46,9 @@ class Asked:
             raise LabError("--from-alias needs --settings MODULE, the settings that define it")
         if self.save and not (self.sample or self.from_alias):
             raise LabError("--save keeps what --sample takes; give --sample redis://...")
+        for option, given in (("--match", self.match), ("--keys", self.keys)):
+            if given is not None and not (self.sample or self.from_alias):
+                raise LabError(f"{option} says what --sample takes; give --sample redis://...")
         if self.pickles and not (self.data or self.sample or self.from_alias):
             raise LabError("--pickle is about the values of --data or --sample; give one of them")
 
@@ -86,14 +91,16 @@ def _sampled(asked: Asked, scratch: Path) -> OwnData:
     url, options, entry = _source(asked)
     decode = decoder_of(entry, pickles=asked.pickles)
     directory = new_directory(asked.save or scratch)
-    live = sample_redis(url, match=asked.match, keys=asked.keys, options=options)
-    kinds = write_values(live, decode, directory)
+    live = sample_redis(
+        url, match=asked.match or ANY, keys=asked.keys or USUAL_KEYS, options=options
+    )
+    kinds, why = write_values(live, decode, directory)
     Console(stderr=True, highlight=False).print(table_of(live))
     for line in remarks(live):
         click.echo(line, err=True)
     if not kinds:
-        raise LabError(f"no key that matches {asked.match!r} has a value that could be taken")
-    click.echo(_kinds(kinds), err=True)
+        raise LabError(_nothing(asked.match or ANY))
+    click.echo(_kinds(kinds, why, asked.pickles), err=True)
     if asked.save:
         click.echo(f"kept in {directory}; measure with them again: --data {directory}", err=True)
     # All pickles there are our own, of values that were decoded as the user allowed.
@@ -139,15 +146,27 @@ def remarks(live: LiveSample) -> list[str]:
     return lines
 
 
-def _kinds(kinds: Mapping[str, int]) -> str:
+def _nothing(match: str) -> str:
+    text = f"no key that matches {match!r} has a value that could be taken"
+    if match.startswith("*"):
+        return text
+    return f"{text}; Django's keys begin with KEY_PREFIX and version: try --match '*:{match}'"
+
+
+def _kinds(kinds: Mapping[str, int], why: Mapping[str, int], pickles: bool) -> str:
     words = {
         "json": "decoded, JSON holds them",
         "pickle": "decoded to Python objects",
-        "bytes": "kept as the bytes that are stored",
+        "stored": "kept as the bytes that are stored",
     }
     said = ", ".join(f"{count} {words[kind]}" for kind, count in sorted(kinds.items()))
-    hint = "; --pickle decodes pickles, which runs their code" if kinds.get("bytes") else ""
-    return f"values: {said}{hint}"
+    if not kinds.get("stored"):
+        return f"values: {said}"
+    if not pickles:
+        return f"values: {said}; --pickle decodes pickles, which runs their code"
+    reasons = ", ".join(f"{count} {name}" for name, count in sorted(why.items()))
+    # Rows of models need their apps, which no worker of the lab has.
+    return f"values: {said} ({reasons}): of their size and compressibility, their types unknown"
 
 
 def table_of(live: LiveSample) -> Table:

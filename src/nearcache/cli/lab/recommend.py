@@ -98,6 +98,8 @@ def _gathered(samples: Sequence[Path], quick: bool) -> Gathered:
         found = gather([*(place for place in places if place.exists()), KEPT])
     if not set(MEASURED) & found.samples.keys():
         where = ", ".join(map(str, places))
+        for line in found.notes:
+            click.echo(f"! {line}", err=True)
         raise LabError(
             f"no sample of backends or codecs of this machine in {where}; "
             "`nearcache lab recommend --quick` measures them first"

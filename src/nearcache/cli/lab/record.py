@@ -14,7 +14,6 @@ from rich.table import Table
 from nearcache.cli.lab.common import own_aliases
 from nearcache.errors import LabError
 from nearcache.options import human_bytes
-from nearcache.recording.options import BACKEND
 
 if TYPE_CHECKING:
     from nearcache.lab.recordings import Group, Portrait
@@ -228,9 +227,7 @@ def _entry(settings: str | None, alias: str) -> dict[str, Any]:
     (candidate,) = own_aliases(settings, [alias])
     os.environ["DJANGO_SETTINGS_MODULE"] = settings
     django.setup()
-    entry = dict(candidate.settings)
-    # One that is recorded already: what it would cost without is the question.
-    return dict(entry["OPTIONS"]["of"]) if entry["BACKEND"] == BACKEND else entry
+    return dict(candidate.settings)
 
 
 # -- import --------------------------------------------------------------------------------

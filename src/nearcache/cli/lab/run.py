@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 
 from nearcache.cli.lab.common import names_option, own_aliases, require_lab_extra, show
-from nearcache.cli.lab.own_values import Asked, own_values
+from nearcache.cli.lab.own_values import USUAL_KEYS, Asked, own_values
 from nearcache.errors import LabError
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ own_case = _options(
     names_option("--alias", "Which of your caches; all if not given."),
     click.option("--data", type=DIRECTORY, help="Your values, one in each file, as payloads."),
     click.option("--sample", metavar="URL", help="Take values from this Redis; it is only read."),
-    click.option("--match", metavar="GLOB", default="*", help="Only of keys that match."),
+    click.option("--match", metavar="GLOB", help="Only of keys that match, prefix included."),
     click.option(
-        "--keys", type=click.IntRange(2, 100_000), default=500, show_default=True,
-        help="How many to take.",
+        "--keys", type=click.IntRange(2, 100_000),
+        help=f"How many to take, {USUAL_KEYS} if you do not say.",
     ),
     click.option(
         "--from-alias", metavar="NAME", help="Decode as this cache of --settings does; its server."
@@ -101,8 +101,8 @@ own_case = _options(
     click.option("--pickle", is_flag=True, help="Read pickles of yours, which runs their code."),
     click.option("--replay", type=FILE, help="Replay this recording; see `lab record`."),
     click.option(
-        "--speed", default="max", show_default=True, metavar="max|N",
-        help="Replay as fast as it goes, or at N times the recorded rate.",
+        "--speed", metavar="max|N",
+        help="Replay as fast as it goes, as without this, or at N times the recorded rate.",
     ),
 )  # fmt: skip
 money = _options(
@@ -198,6 +198,8 @@ def _experiments(names: Sequence[str], given: dict[str, Any]) -> list[Experiment
         names = [REPLAY if name == "backends" else name for name in names]
     elif REPLAY in names:
         raise LabError("replay needs --replay FILE, a recording; see `nearcache lab record --help`")
+    if given["speed"] and not given["replay"]:
+        raise LabError("--speed is that of a recording; give --replay FILE")
     if given["replay"] and REPLAY not in names:
         raise LabError("--replay plays a recording to caches: run replay with it, or backends")
     return [experiment_named(name) for name in dict.fromkeys(names)]
@@ -210,7 +212,7 @@ def _replay(given: dict[str, Any]) -> Iterator[Replay | None]:
     from nearcache.lab.directories import private_directory
     from nearcache.lab.replaying import make_ready, speed_of
 
-    speed = speed_of(given["speed"])
+    speed = speed_of(given["speed"] or "max")
     if not given["replay"]:
         yield None
         return

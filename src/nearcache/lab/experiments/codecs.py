@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nearcache.lab.candidates import DJANGO_REDIS, HIREDIS, REDIS_PY
+from nearcache.lab.candidates import DJANGO_REDIS, HIREDIS, OUR_REDIS
 from nearcache.lab.model import DIFFERS, Candidate, Claim, Experiment, Operation, Plan, Requirement
 from nearcache.lab.workloads import PAYLOAD_TITLES
 
@@ -98,7 +98,7 @@ def _ours(serializer: str, compressor: str = "none", level: int | None = None) -
             "OPTIONS": options,
         },
         options=treatment,
-        needs=(REDIS_PY, *needs, *COMPRESSORS[compressor]),
+        needs=(OUR_REDIS, *needs, *COMPRESSORS[compressor]),
         servers=("redis",),
         socket="tcp",
         note=DICTIONARY_NOTE if compressor == "dict" else "",
@@ -120,7 +120,7 @@ def _exact(compressor: str = "none") -> Candidate:
             "OPTIONS": {"serializer": "exact", **packed},
         },
         options={"serializer": "exact", "form": "exact", "compressor": compressor},
-        needs=(REDIS_PY, *COMPRESSORS[compressor]),
+        needs=(OUR_REDIS, *COMPRESSORS[compressor]),
         servers=("redis",),
         socket="tcp",
     )

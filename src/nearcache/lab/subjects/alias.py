@@ -12,6 +12,7 @@ from typing import Any
 from nearcache.lab.brief import Brief
 from nearcache.lab.messages import Setup, Visit, Visited
 from nearcache.lab.subjects import Subject
+from nearcache.recording.options import unrecorded
 
 
 class AliasSubject(Subject):
@@ -120,6 +121,8 @@ def configure_django(setup: Setup) -> None:
     if candidate.settings_module:
         sys.path.insert(0, os.getcwd())
         os.environ["DJANGO_SETTINGS_MODULE"] = candidate.settings_module
+        # In place: a module of the user's may hold the dict already.
+        settings.CACHES[candidate.alias] = unrecorded(settings.CACHES[candidate.alias])
         django.setup()
         return
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{setup.directory}/db.sqlite3"}
