@@ -337,6 +337,10 @@ def test_the_log_format_alone_can_be_added_to_any_configuration() -> None:
         ({**PROXY, "cache_path": "relative"}, "--cache-path"),
         ({**PROXY, "max_size": "1t"}, "500m"),
         ({**PROXY, "ttl": "soon"}, "10m"),
+        ({**PROXY, "ttl": "500ms"}, "whole seconds"),
+        ({"proxy": "http://a:65536"}, "no port 65536"),
+        ({**PROXY, "server_names": []}, "--server-name"),
+        ({**PROXY, "static_prefix": "/"}, "nothing would be cached"),
         ({**PROXY, "session_cookie": "a;b"}, "--session-cookie"),
         ({**PROXY, "log_path": '/x"y'}, "--log-path"),
     ],
@@ -344,6 +348,21 @@ def test_the_log_format_alone_can_be_added_to_any_configuration() -> None:
 def test_an_answer_that_nginx_would_not_take_is_refused(wrong: dict[str, str], said: str) -> None:
     with pytest.raises(NginxError, match=said):
         Answers(**wrong)
+
+
+def test_nothing_leads_out_of_the_directory_of_static_files(tmp_path: Path) -> None:
+    (tmp_path / "static").mkdir(mode=0o755)
+    (tmp_path / "static" / "a.css").write_text("a{}")
+    (tmp_path / "secret").write_text("secret")
+    with Sandbox() as box:
+        made = generate(
+            answers({"proxy": "http://127.0.0.1:9"}, cache_path=f"{box.directory}/cache",
+                    log_path=f"{box.directory}/log", listen=f"unix:{box.socket}",
+                    static_prefix="/static", static_root=f"{tmp_path}/static/")
+        )  # fmt: skip
+        box.start(made.text)
+        assert box.ask("/static/a.css").body == b"a{}"
+        assert b"secret" not in box.ask("/static../secret").body
 
 
 @pytest.mark.parametrize("rules", ["upper", "drop=", "drop=a&b", "keep=a-b", "keep=a,drop=b"])

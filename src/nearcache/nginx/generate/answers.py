@@ -18,6 +18,8 @@ SMALLEST_ZONE = 10 * MEGABYTE
 MIN_FREE = "512m"
 SHORTEST_INACTIVE_S = 86400.0
 _ADDRESS = re.compile(r"(?:unix:/[\w./@+-]+|[\w.-]+(?::\d+)?|\[[0-9a-fA-F:]+\](?::\d+)?)")
+_PORT = re.compile(r":(\d+)$")
+LAST_PORT = 65535
 _WORD = re.compile(r"[\w./:@*~^\[\]-]+")
 _COOKIE = re.compile(r"[\w-]+")
 _PREFIX = re.compile(r"/[\w./-]*")
@@ -45,6 +47,11 @@ class Answers:
     version: Version | None = None
 
     def __post_init__(self) -> None:
+        self._check_application()
+        self._check_server()
+        self._check_cache()
+
+    def _check_application(self) -> None:
         if self.proxy is None and self.uwsgi is None:
             raise NginxError("give --proxy http://127.0.0.1:8000 or --uwsgi unix:/run/app.sock")
         if self.proxy is not None and self.uwsgi is not None:
@@ -52,20 +59,34 @@ class Answers:
         if self.proxy is not None and not self.proxy.startswith(("http://", "https://")):
             raise NginxError(f"--proxy {self.proxy} is no URL; write it as http://127.0.0.1:8000")
         self._check(_ADDRESS, "the address of the application", self.address)
+        port = _PORT.search(self.address)
+        if port and int(port[1]) > LAST_PORT:
+            raise NginxError(f"the address of the application: there is no port {port[1]}")
+
+    def _check_server(self) -> None:
+        if not self.server_names:
+            raise NginxError("--server-name: write one name or more, or _ for any")
         for name in self.server_names:
             self._check(_WORD, "--server-name", name)
         self._check(_WORD, "--listen", self.listen)
-        self._check(_PREFIX, "--cache-path", self.cache_path)
         self._check(_PREFIX, "--log-path", self.log_path)
         self._check(_COOKIE, "--session-cookie", self.session_cookie)
         if self.static_prefix:
             self._check(_PREFIX, "--static-prefix", self.static_prefix)
+            if not self.static_prefix.strip("/"):
+                raise NginxError("--static-prefix / is all of the site: nothing would be cached")
         if self.static_root:
             self._check(_PREFIX, "the directory of --static-prefix", self.static_root)
+
+    def _check_cache(self) -> None:
+        self._check(_PREFIX, "--cache-path", self.cache_path)
         if not parse_size(self.max_size):
             raise NginxError(f"--max-size {self.max_size} is no size; write it as 500m or 10g")
-        if not parse_time(self.ttl):
-            raise NginxError(f"--ttl {self.ttl} is no time; write it as 10m or 1h30m")
+        seconds = parse_time(self.ttl)
+        if not seconds or seconds % 1:
+            raise NginxError(
+                f"--ttl {self.ttl} is no time of whole seconds; write it as 10m or 1h30m"
+            )
         if self.purge not in {"soft", "none"}:
             raise NginxError(f"--purge {self.purge}: there are soft and none")
 
