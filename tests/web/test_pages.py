@@ -84,7 +84,9 @@ def test_only_the_aliases_of_the_setting_are_touched(pages: Pages) -> None:
     assert list(lines(client)) == ["other"]
 
 
-def test_errors_and_wrong_answers_and_misses_are_shown_and_have_no_time(pages: Pages) -> None:
+def test_errors_and_wrong_answers_and_misses_are_shown_and_have_no_time(
+    pages: Pages, caplog: pytest.LogCaptureFixture
+) -> None:
     client = pages(
         {
             "default": locmem("a"),
@@ -109,6 +111,8 @@ def test_errors_and_wrong_answers_and_misses_are_shown_and_have_no_time(pages: P
     assert [found[name]["times"] for name in ("fails", "damages", "drops")] == [0, 0, 0]
     page = client.get("/cachelab/summary", **HTML).content.decode()
     assert "Not to be trusted: fails, damages" in page
+    said = [record.getMessage() for record in caplog.records if record.name == "nearcache.web"]
+    assert said.count("fails: ConnectionError: nobody listens") == 1, "once, not for every read"
 
 
 def test_a_cache_is_written_by_chance_and_whenever_it_has_nothing(pages: Pages) -> None:
@@ -246,14 +250,13 @@ def test_a_name_that_is_not_ours_is_refused_as_a_host(pages: Pages) -> None:
         assert pages().get(f"/cachelab/{path}", headers={"Host": "evil.example"}).status_code == 400
 
 
-def test_djangos_own_token_is_asked_for_where_the_project_asks_for_it(pages: Pages) -> None:
+def test_curl_resets_also_where_the_project_asks_for_tokens(pages: Pages) -> None:
     pages(MIDDLEWARE=["django.middleware.csrf.CsrfViewMiddleware"])
-    browser = Client(enforce_csrf_checks=True)
-    assert browser.post("/cachelab/reset").status_code == 403
-    page = browser.get("/cachelab/summary", **HTML).content.decode()
-    token = page.split('name="csrfmiddlewaretoken" value="')[1].split('"')[0]
-    sent = browser.post("/cachelab/reset", {"csrfmiddlewaretoken": token})
-    assert sent.status_code == 200
+    curl = Client(enforce_csrf_checks=True)
+    assert curl.post("/cachelab/reset").status_code == 200
+    foreign = curl.post("/cachelab/reset", headers={"Origin": "http://evil.example"})
+    assert foreign.status_code == 403
+    assert "csrftoken" not in curl.get("/cachelab/summary", **HTML).cookies, "pages set no cookies"
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ Hits write to caches and to the samples, so the pages are for staff: users with
 
 ``/reset`` takes POST alone: links, prefetching browsers and crawlers send GET. A POST that a
 browser sends for another site's page is refused by what browsers say of it (``Sec-Fetch-Site``,
-or else ``Origin``), also where the project has no CsrfViewMiddleware; where it has, its
-token is needed as well. A client that is no browser sends neither, and carries no session
-that somebody else could use.
+or else ``Origin``); Django's token is not asked for, or curl could not reset in a project.
+A client that is no browser sends neither, and carries no session that somebody else could use.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ and counting come after.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import random
 import time
@@ -23,6 +24,8 @@ from nearcache.process import Mutex
 from nearcache.web.options import WebOptions, aliases_of, samples_directory, web_options
 from nearcache.web.samples import Attempt, Outcome, SampleStore, forget_former
 from nearcache.web.sizes import stored_bytes
+
+logger = logging.getLogger("nearcache.web")
 
 VERSION = 1  # of the value: it is constant
 SEED = 0  # the same in all workers
@@ -60,6 +63,7 @@ class Bench:
         self.store = SampleStore(directory, [n for alias in self.aliases for n in series(alias)])
         self._reads: dict[tuple[int, str], int] = {}  # of (process, alias)
         self._weighed: dict[str, tuple[int, int]] = {}  # alias -> (process, epoch)
+        self._said: set[tuple[str, str]] = set()  # (alias, kind of problem) in the log
 
     def hit(self, alias: str) -> Hit:
         """One read, perhaps one write. Errors of the cache are outcomes."""
@@ -68,8 +72,16 @@ class Bench:
         outcome, problem = self._read(name, alias)
         if outcome == "missed" or dice.random() < self.options.write_chance:
             problem = self._write(write, alias) or problem
+        self._log_once(alias, problem)
         mean_ns = self.store.mean_ns(cold, warm)
         return Hit(alias, outcome, problem, None if mean_ns is None else mean_ns / 1e6)
+
+    def _log_once(self, alias: str, problem: str) -> None:
+        """The page has counts alone, so the first of each kind is in the log of every worker."""
+        mark = (alias, problem.partition(":")[0])
+        if problem and mark not in self._said:
+            self._said.add(mark)
+            logger.warning("%s: %s", alias, problem)
 
     def _is_cold(self, alias: str) -> bool:
         mark = (os.getpid(), alias)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.middleware.csrf import get_token
 from django.template import Context, Engine
 
 from nearcache.web.summary import NOT_YET, Line, Summary, duration, size
@@ -81,9 +80,8 @@ CHARTS: Sequence[tuple[str, Value]] = (
 )
 
 
-def summary_page(request: HttpRequest, summary: Summary) -> HttpResponse:
-    context = _summary_context(summary) | {"csrf_token": get_token(request)}
-    return _answer("summary.html", context)
+def summary_page(summary: Summary) -> HttpResponse:
+    return _answer("summary.html", _summary_context(summary))
 
 
 def summary_fragment(summary: Summary) -> HttpResponse:

@@ -76,7 +76,11 @@ class Summary:
             if line.median is not None and line.times >= FINDING_NEEDS
         )
         bad = [line.alias for line in self.lines if line.wrong or line.errors]
-        trouble = f" Not to be trusted: {', '.join(bad)}, with errors." if bad else ""
+        trouble = (
+            f" Not to be trusted: {', '.join(bad)}, with errors; the server's log says which."
+            if bad
+            else ""
+        )
         if len(known) < 2:
             return f"Not enough reads yet to compare anything.{trouble}"
         (best, name), (worst, last) = known[0], known[-1]
