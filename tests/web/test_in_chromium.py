@@ -13,6 +13,14 @@ from .browser import Browser
 from .conftest import GUNICORN, Site, running
 
 REFRESHED = "Number(document.body.dataset.refreshes || 0) >= "
+LONGER_NAMES = (
+    "document.querySelectorAll('tbody th, ul.bars .name')"
+    ".forEach((name) => name.append('-a-rather-long-name'.repeat(6)))"
+)
+CUT_NAMES = (
+    "[...document.querySelectorAll('ul.bars .name')]"
+    ".filter((name) => name.scrollWidth > name.clientWidth).length"
+)
 RECORDED = "document.querySelector('.tile b').textContent"
 
 
@@ -75,6 +83,10 @@ def test_it_fits_a_phone(browser: Browser, site: Site, scheme: str, tmp_path: Pa
     for page in ("summary", ""):
         browser.show(site.here + page, width=390, height=844, scheme=scheme)
         assert browser.value("document.documentElement.scrollWidth") == 390
+    browser.show(site.here + "summary", width=390, height=844, scheme=scheme)
+    browser.value(LONGER_NAMES)
+    assert browser.value("document.documentElement.scrollWidth") == 390
+    assert browser.value(CUT_NAMES) == 0
     browser.screenshot(tmp_path / "phone.png")
     assert (tmp_path / "phone.png").stat().st_size > 1000
 

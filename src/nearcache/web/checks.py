@@ -2,7 +2,7 @@
 
 nearcache.web.E001   NEARCACHE_WEB holds an unknown option or a bad value
 nearcache.web.W001   nobody can come in: no authentication, and ACCESS is "staff"
-nearcache.web.W002   an alias has the name of a page, or a slash
+nearcache.web.W002   an alias has the name of a page, or none
 nearcache.web.W003   anyone may come in, and DEBUG is off
 """
 
@@ -44,7 +44,7 @@ def _warnings(options: WebOptions) -> Iterator[checks.CheckMessage]:
                 hint=f"its reads are at run/{alias}" if alias != "random" else "rename it",
                 id="nearcache.web.W002",
             )
-        elif "/" in alias or not alias:
+        elif not alias:
             yield checks.Warning(
                 f"the cache {alias!r} has no address of its own; only random reaches it",
                 id="nearcache.web.W002",

@@ -212,7 +212,11 @@ def _spread(lines: Sequence[Line], colours: dict[str, int]) -> Spread | None:
 
 
 def _size(amount: float | None) -> str:
-    return NOT_YET if amount is None else f"{size(amount)}B"
+    if amount is None:
+        return NOT_YET
+    text = size(amount)
+    number = text.rstrip("KMG")
+    return f"{number} {text[len(number) :].replace('K', 'k')}B"
 
 
 def _path(points: Sequence[tuple[float, int]]) -> str:

@@ -70,6 +70,8 @@ class Summary:
 
     def sentence(self) -> str:
         """The finding, as far as there is one."""
+        if not self.attempted:
+            return "No reads yet: every hit of random, or of a cache's own address, makes one."
         known = sorted(
             (line.median, line.alias)
             for line in self.lines
