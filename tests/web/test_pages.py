@@ -19,6 +19,7 @@ from nearcache.options import option_fields
 from nearcache.web import views
 from nearcache.web.checks import check_settings
 from nearcache.web.options import WebOptions, aliases_of, samples_directory, web_options
+from nearcache.web.pages import _spread
 from nearcache.web.summary import duration, size
 
 from .conftest import locmem
@@ -226,6 +227,22 @@ def test_names_are_escaped_on_the_page(pages: Pages) -> None:
     page = client.get("/cachelab/summary", **HTML).content.decode()
     assert "&lt;b&gt;&amp;" in page
     assert "<b>&" not in page
+
+
+@pytest.mark.parametrize(
+    ("shortest", "longest"),
+    [(1, 1), (3_000_000, 3_000_000), (60, 9e10), (2.1e6, 4.9e6), (9e5, 2e8)],
+)
+def test_the_axis_of_the_spread_has_at_least_two_round_times(
+    shortest: float, longest: float
+) -> None:
+    line = SimpleNamespace(alias="a", counts=[(shortest, 1), (longest, 1)], median=shortest)
+    spread = _spread([line], {"a": 0})  # type: ignore[list-item]
+    assert spread is not None
+    places = [float(place.rstrip("%")) for place, _ in spread.ticks]
+    assert len(places) >= 2
+    assert all(0 <= place <= 100 for place in places)
+    assert all(re.fullmatch(r"[125]0{0,2} (ns|µs|ms|s)", text) for _, text in spread.ticks)
 
 
 def test_reset_takes_post_alone(pages: Pages) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import statistics
 import sys
@@ -179,6 +180,13 @@ def test_a_foreign_file_is_refused_by_name(store: SampleStore) -> None:
     store._control[MAGIC_WORD] = 17
     with pytest.raises(LabError, match=r"control is not a file of samples; remove .*samples"):
         again(store).totals()
+
+
+def test_a_directory_that_was_removed_under_a_running_worker_is_said(store: SampleStore) -> None:
+    count(store, "a", 1)
+    shutil.rmtree(store.directory)
+    with pytest.raises(LabError, match=r"is gone .*restart the web server"):
+        store.totals()
 
 
 def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from nearcache.web.summary import NOT_YET, Line, Summary, duration, size
 FILES = Path(__file__).parent / "pages"
 COLOURS = 10  # page.css has so many
 CURVE_STEPS, CURVE_HEIGHT = 80, 20.0
+LEAST_DECADES = 0.8  # of an axis of times: so long a piece has two round numbers at least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +189,9 @@ def _spread(lines: Sequence[Line], colours: dict[str, int]) -> Spread | None:
     times = [ns for line in lines for ns, _ in line.counts]
     if not times:
         return None
-    low, high = math.log10(max(1.0, min(times))) - 0.05, math.log10(max(times)) + 0.05
+    low, high = math.log10(max(1.0, min(times))), math.log10(max(1.0, *times))
+    room = max(0.05, (LEAST_DECADES - (high - low)) / 2)
+    low, high = low - room, high + room
 
     def across(ns: float) -> float:
         return (math.log10(max(1.0, ns)) - low) / (high - low)
@@ -204,11 +207,16 @@ def _spread(lines: Sequence[Line], colours: dict[str, int]) -> Spread | None:
             for line in lines
             if line.median is not None
         ],
-        ticks=[
-            (f"{100 * (power - low) / (high - low):.2f}%", _power(power))
-            for power in range(math.ceil(low), math.floor(high) + 1)
-        ],
+        ticks=[(f"{100 * across(ns):.2f}%", _round_time(ns)) for ns in _round_times(low, high)],
     )
+
+
+def _round_times(low: float, high: float) -> list[int]:
+    """In ns, between these logarithms: powers of ten, or steps between where they are few."""
+    factors = (1, 2, 5) if high - low < 2 else (1,)
+    powers = range(max(0, math.floor(low)), math.floor(high) + 1)
+    times = [factor * 10**power for power in powers for factor in factors]
+    return [ns for ns in times if low <= math.log10(ns) <= high]
 
 
 def _size(amount: float | None) -> str:
@@ -234,5 +242,6 @@ def _path(points: Sequence[tuple[float, int]]) -> str:
     return f"M0,{CURVE_HEIGHT:g}{''.join(corners)}L100,{CURVE_HEIGHT:g}Z"
 
 
-def _power(exponent: int) -> str:
-    return f"{10 ** (exponent % 3)} {('ns', 'µs', 'ms', 's', 'ks')[exponent // 3]}"
+def _round_time(ns: int) -> str:
+    thousands = (len(str(ns)) - 1) // 3
+    return f"{ns // 1000**thousands} {('ns', 'µs', 'ms', 's')[thousands]}"

@@ -297,7 +297,14 @@ class SampleStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """P6. A descriptor of its own, or threads of one process would all be let in."""
-        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            # Mapped files outlive their names: workers would go on counting where nobody reads.
+            raise LabError(
+                f"{self.directory}, where samples are kept, is gone ({error.strerror}); restart the"
+                " web server, and give NEARCACHE_WEB a DIRECTORY that nobody cleans up"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
