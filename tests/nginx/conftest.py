@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.servers import child_setup, end_process, free_port
+from nearcache.lab.servers import free_port
+from nearcache.nginx.sandbox import Sandbox
 from tests.needs import missing
 
 START_TIMEOUT_S = 10.0
@@ -102,27 +101,19 @@ def wait_for(happens: Callable[[], bool], timeout_s: float = START_TIMEOUT_S) ->
 
 
 class Nginx:
-    """One nginx in the foreground, with its own prefix."""
+    """A sandbox's nginx that listens on a port of loopback, too, and logs as nginx does."""
 
-    def __init__(self, program: str, directory: Path, http: str, server: str) -> None:
-        self.directory = directory
-        self.cache = directory / "cache"
-        self.log = directory / "access.log"
+    def __init__(self, program: str, http: str, server: str) -> None:
+        self.box = Sandbox(program)
+        self.directory = self.box.directory
+        self.cache = self.directory / "cache"
+        self.log = self.directory / "access.log"
+        self.configuration = self.directory / "nginx.conf"
         self.port = free_port()
-        text = CONFIGURATION.format(
-            user="user root;" if os.geteuid() == 0 else "",
-            directory=directory, port=self.port, http=http, server=server,
-        )  # fmt: skip
-        self.configuration = directory / "nginx.conf"
-        self.configuration.write_text(text.replace("{cache}", str(self.cache)))
-        self.process = subprocess.Popen(
-            [program, "-p", str(directory), "-c", str(self.configuration)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            preexec_fn=child_setup(None),
-        )
-        self._wait()
+        text = SITE.format(socket=self.box.socket, port=self.port, http=http, server=server)
+        self.box.start(text.replace("{cache}", str(self.cache)))
+        assert self.box.process
+        self.process = self.box.process
 
     def get(
         self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
@@ -148,46 +139,19 @@ class Nginx:
 
     @property
     def errors(self) -> str:
-        return (self.directory / "error.log").read_text()
+        return self.box.errors
 
     def stop(self) -> None:
-        end_process(self.process)
-        if self.process.stderr:
-            self.process.stderr.close()
-
-    def _wait(self) -> None:
-        def answers() -> bool:
-            try:
-                self.get("/__up")
-            except OSError:
-                return self.process.poll() is not None
-            return True
-
-        wait_for(answers)
-        if self.process.poll() is not None and self.process.stderr:
-            raise AssertionError(f"nginx did not start: {self.process.stderr.read().decode()}")
+        self.box.__exit__()
 
 
-CONFIGURATION = """
-daemon off;
-worker_processes 1;
-{user}
-pid {directory}/nginx.pid;
-error_log {directory}/error.log info;
-events {{ worker_connections 256; }}
-http {{
-    client_body_temp_path {directory}/body;
-    proxy_temp_path {directory}/proxy;
-    uwsgi_temp_path {directory}/uwsgi;
-    fastcgi_temp_path {directory}/fastcgi;
-    scgi_temp_path {directory}/scgi;
-    access_log {directory}/access.log combined;
-    {http}
-    server {{
-        listen 127.0.0.1:{port};
-        location = /__up {{ access_log off; return 204; }}
-        {server}
-    }}
+# nginx opens sockets in this order, and the sandbox waits for the last.
+SITE = """
+{http}
+server {{
+    listen 127.0.0.1:{port};
+    listen unix:{socket};
+    {server}
 }}
 """
 
@@ -213,14 +177,12 @@ def program(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def start_nginx(tmp_path: Path, program: str) -> Iterator[StartNginx]:
+def start_nginx(program: str) -> Iterator[StartNginx]:
     """A function that starts nginx with these ``http`` and ``server`` lines; ``{cache}`` works."""
     started: list[Nginx] = []
 
     def start(http: str = "", server: str = "") -> Nginx:
-        directory = tmp_path / f"nginx{len(started)}"
-        directory.mkdir()
-        started.append(Nginx(program, directory, http, server))
+        started.append(Nginx(program, http, server))
         return started[-1]
 
     yield start

@@ -124,8 +124,8 @@ def test_expired_entries_are_counted(proxy: Proxy, upstream: Upstream) -> None:
 def test_an_empty_key_that_all_urls_share_is_said(start_nginx: Callable[..., Nginx]) -> None:
     nginx = start_nginx(
         http="proxy_cache_path {cache} keys_zone=z:1m;",
-        server="""location / {
-            set $nothing ""; proxy_pass http://127.0.0.1:$server_port/__up; proxy_cache z;
+        server="""location = /empty { return 204; } location / {
+            set $nothing ""; proxy_pass http://127.0.0.1:$server_port/empty; proxy_cache z;
             proxy_cache_key "$nothing"; proxy_cache_valid any 1h;
             add_header X-Cache $upstream_cache_status; }""",
     )

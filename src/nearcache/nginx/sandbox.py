@@ -46,7 +46,7 @@ http {{
     uwsgi_temp_path {directory}/uwsgi;
     fastcgi_temp_path {directory}/fastcgi;
     scgi_temp_path {directory}/scgi;
-    access_log off;
+    access_log {directory}/access.log;
     include {directory}/site.conf;
 }}
 """
