@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.cache.backends.locmem import LocMemCache
 
-from nearcache.lab.own_alias import own_alias, reach_of
+from nearcache.lab.own_alias import own_alias, reach_of, with_place
 from nearcache.lab.redact import redact
 from nearcache.lab.sample import read_sample
 from tests.redis.servers import Server, running
@@ -58,6 +58,15 @@ def test_a_cache_that_culls_is_said_to() -> None:
     candidate = own_alias("m", "files", {"BACKEND": DATABASE, "OPTIONS": {"MAX_ENTRIES": 50}})
     assert "it holds 50 entries" in candidate.note
     assert "it holds" not in own_alias("m", "memory", {"BACKEND": LOCMEM}).note
+
+
+def test_a_fault_says_where_it_was_unless_it_does_already() -> None:
+    settings = {"LOCATION": ["unix:/run/a", "unix:/run/b"]}
+    assert (
+        with_place("No such file", settings) == "No such file (LOCATION unix:/run/a, unix:/run/b)"
+    )
+    assert with_place("no answer at h:1", {"LOCATION": "h:1"}) == "no answer at h:1"
+    assert with_place("too small", {}) == "too small"
 
 
 def test_settings_that_end_the_process_and_entries_that_are_none_are_named(

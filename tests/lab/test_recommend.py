@@ -195,6 +195,7 @@ def test_an_alias_of_the_users_is_kept_only_where_nothing_is_asked_of_how_it_wri
     assert kept.chosen == ["shm"]
     assert "Keep the entry 'shm'" in kept.block
     assert "writes the values" not in " ".join(kept.reasons)
+    assert any("lab recommend FILE of codecs" in change for change in kept.changes)
     for needs in (Needs(json=True), Needs(portable=True), Needs(no_pickle=True)):
         assert "shm" not in advise(of(backends, codecs_sample()), needs).chosen
 

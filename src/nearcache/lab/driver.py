@@ -32,7 +32,7 @@ from nearcache.lab.interleaving import Interleaving
 from nearcache.lab.machine import describe_versions, measuring_cpu, pressure
 from nearcache.lab.messages import AGAIN, Failed, Missing, Ready, Setup, Visit, Visited
 from nearcache.lab.model import NO_PAYLOAD, Candidate, Experiment, Operation, Plan
-from nearcache.lab.own_alias import plain
+from nearcache.lab.own_alias import plain, with_place
 from nearcache.lab.redact import redact
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import ServerMissing, Servers
@@ -324,14 +324,19 @@ class Driver:
     def _out(self, name: str, answer: Failed | Missing) -> None:
         entry = self.sample.candidates[name]
         entry.state = "missing" if isinstance(answer, Missing) else "failed"
-        entry.reason = self._without_secrets(name, answer.reason)
+        candidate = self._ordered(name)
+        own = candidate.settings_module is not None
+        reason = with_place(answer.reason, candidate.settings) if own else answer.reason
+        entry.reason = self._without_secrets(name, reason)
         entry.install = answer.install if isinstance(answer, Missing) else ""
         self.sample.drop(name)
 
     def _without_secrets(self, name: str, text: str) -> str:
         """What is printed and stored of a candidate: its settings may be the user's own."""
-        settings = [c.settings for c in self.order.candidates if c.name == name]
-        return redact(text, settings)
+        return redact(text, self._ordered(name).settings)
+
+    def _ordered(self, name: str) -> Candidate:
+        return next(c for c in self.order.candidates if c.name == name)
 
     def _dismiss(self) -> None:
         end_all(self.crew)

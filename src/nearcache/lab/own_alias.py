@@ -69,6 +69,13 @@ def asks_server(candidate: Candidate) -> bool:
     return not class_names(candidate.settings["BACKEND"]) & {*PRIVATE, *ON_THIS_HOST}
 
 
+def with_place(fault: str, settings: Mapping[str, Any]) -> str:
+    """Many clients say that nobody answers, and not where they asked."""
+    places = settings.get("LOCATION") or ""
+    said = places if isinstance(places, str) else ", ".join(map(str, places))
+    return f"{fault} (LOCATION {said})" if said and said not in fault else fault
+
+
 def plain(value: Any) -> Any:
     """What of a user's settings can be sent to a worker, which has them from their module anyway.
 

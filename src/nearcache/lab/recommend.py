@@ -35,6 +35,7 @@ from nearcache.lab.units import quantity
 from nearcache.lab.verdict import beside, describe_mix, literal, warnings_of
 
 TAKES_CODEC = ("nearcache.", "django_redis.")
+KEPT = "How it writes values is kept too. What was measured of that: lab recommend FILE of codecs."
 SHARED_MEMORY = "nearcache.backends.SharedMemoryCache"
 PROGRAMS = {
     "redis": ("redis-server", "valkey-server"),
@@ -81,6 +82,8 @@ def advise(evidence: Evidence, needs: Needs) -> Advice:
     is_kept = backend is not None and not backend.recommended
     asks = evidence.codecs is not None and not is_kept
     codec = _choose_codec(evidence, needs, backend, advice) if asks else None
+    if is_kept and evidence.codecs:
+        advice.changes.append(KEPT)
     if backend is None and codec is None:
         advice.reasons.append("Nothing that was measured may be recommended for this.")
         return advice
@@ -137,9 +140,11 @@ def _speed_of_backend(
     who = "all processes of a host" if needs.reach == "host" else "several hosts"
     first = field[0]
     place = "is first" if winner is first else f"cannot be told from the first ({first.entry.name})"
+    count = f"of the {len(field)} that {who} can share and that may be recommended"
+    if len(field) == 1:
+        place, count = "is the only one", f"that {who} can share and that may be recommended"
     text = (
-        f"{winner.entry.name} {place} of the {len(field)} that {who} can share and that "
-        "may be recommended: "
+        f"{winner.entry.name} {place} {count}: "
         f"{quantity(winner.cost_ns, 'ns')} for an average operation ({describe_mix(analysis)})"
     )
     if winner.effect:
