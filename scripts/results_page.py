@@ -8,20 +8,52 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from nearcache.lab.analysis import Analysis
-from nearcache.lab.claims import ClaimResult
+from nearcache.lab.claims import ClaimResult, answer
 from nearcache.lab.experiments import EXPERIMENTS
 from nearcache.lab.files import packed, read_runs
-from nearcache.lab.model import Claim
+from nearcache.lab.model import NO_PAYLOAD, Claim, Experiment
 from nearcache.lab.reports import markdown, tables
 from nearcache.lab.units import NOTHING, short
 from nearcache.lab.verdict import TIMES
 from nearcache.lab.views import Table, views_of
 
 KEPT = Path(__file__).parents[1] / "bench" / "results"
-HEAD = ["seed", "headline", "then", "today (95 %)", "so", "why", "experiment"]
+HEAD = ["seed", "headline", "measured", "then", "today (95 %)", "so", "why", "experiment"]
+HOW_TO_READ = """\
+In the tables: **bold** is the least of a column, (brackets) are void: they broke a rule and have no
+rank. Nobody in a *group* is proven slower than its first; of the next group, its first is proven
+slower than the first of the one before."""
+SEEDS = """\
+The lab began with five articles that people still find when they look for a fast cache, its
+*seeds*:
+
+- 000: [Fastest Redis configuration for Django](https://github.com/peterbe/django-fastest-redis),
+  2017
+- 001: 10x Faster Python gevent Redis Connection Pool, with Python 2.7 and gevent 1.3
+- 002: Peterbe.com on Redis, to 2019: PostgreSQL or Redis for JSON, a lock, hashes, nginx in front
+- 003: [Fastest cache backend possible for
+  Django](https://github.com/peterbe/django-fastest-cache), 2017
+- 004: Amazon ElastiCache or Amazon S3, and its author on disks and on hash functions, 2013 and 2017
+
+Each headline is asked again, of today's versions and of the two configurations that are named.
+*then* and *today* are how many times as much the first of them takes as the second: time, or bytes
+of sizes and memory. *then* is what the article said or what follows from its numbers, and 1 where
+it saw no difference; *today* has its 95 % interval.
+
+| so | means |
+| --- | --- |
+| holds | today's interval comes within a quarter of the old ratio |
+| smaller, larger | the same one is faster, by less or more; larger than 1 is a difference |
+| reversed | the other one is faster |
+| no difference | none beyond the noise of this run, and not as much as the article said |
+| unclear | this run cannot tell: its noise leaves room for more than one answer |
+
+No word of these says that an article was wrong in its day: machines, versions and values were
+others. Where it is known what made the difference, *why* says so."""
 
 
 def results_page(kept: Path = KEPT) -> str:
@@ -46,7 +78,11 @@ def _lines(found: dict[str, Analysis]) -> Iterator[str]:
         "Another machine finds other numbers: `nearcache lab run NAME` measures yours.",
         "[lab.md](lab.md) says how to read them, [experiments.md](experiments.md) what is asked.",
         "",
+        HOW_TO_READ,
+        "",
         "## The seeds' headlines today",
+        "",
+        SEEDS,
         "",
     )
     yield from markdown.table_lines(headlines(found))
@@ -57,26 +93,34 @@ def _lines(found: dict[str, Analysis]) -> Iterator[str]:
 
 
 def headlines(found: dict[str, Analysis]) -> Table:
-    """Every claim of every experiment, measured or not."""
+    """Every claim of every experiment, measured or not.
+
+    The claims are those of the code, the numbers those of the kept sample: a sentence that was
+    made clearer needs no new run.
+    """
     rows = []
     for name, experiment in EXPERIMENTS.items():
-        if name in found:
-            rows += [_answered(claim, name) for claim in found[name].claims()]
-        else:
-            rows += [_unanswered(claim, name) for claim in experiment.claims]
+        for claim in experiment.claims:
+            result = answer(found[name], asdict(claim)) if name in found else None
+            rows.append(_headline(experiment, claim, result))
     rows.sort(key=lambda row: row[0])
     columns = tuple(i for i, head in enumerate(HEAD) if head not in ("then", "today (95 %)"))
     return Table(title="Claim by claim", head=HEAD, rows=rows, text_columns=columns)
 
 
-def _answered(claim: ClaimResult, name: str) -> list[str]:
-    then = f"{short(claim.published)}{TIMES}"
-    return [claim.seed, claim.text, then, tables.today(claim), claim.word, claim.why, name]
-
-
-def _unanswered(claim: Claim, name: str) -> list[str]:
+def _headline(experiment: Experiment, claim: Claim, result: ClaimResult | None) -> list[str]:
+    today = tables.today(result) if result else NOTHING
+    word = tables.word_of(result) if result else "not measured"
+    why = result.why if result else ""
     then = f"{short(claim.ratio)}{TIMES}"
-    return [claim.seed, claim.text, then, NOTHING, "not measured", "", name]
+    asked = _asked(experiment, claim)
+    return [claim.seed, claim.text, asked, then, today, word, why, experiment.name]
+
+
+def _asked(experiment: Experiment, claim: Claim) -> str:
+    """Which two, at what."""
+    of = "" if claim.payload == NO_PAYLOAD else f" of {experiment.payloads[claim.payload]}"
+    return f"{claim.slow} / {claim.fast}: {claim.operation}{of}"
 
 
 def _experiment(analysis: Analysis) -> Iterator[str]:

@@ -154,6 +154,7 @@ def test_claims_of_the_seeds_are_answered_with_one_word() -> None:
     }
     results = {result.text: result for result in Analysis(sample).claims()}
     assert results["a beats nobody"].why == "nobody was not asked for"
+    assert [text for text, result in results.items() if not result.asked] == ["a beats nobody"]
     assert results["a beats b"].why == "as it was"
     effect = results["a beats b"].effect
     assert effect is not None
@@ -173,6 +174,14 @@ def test_a_claim_of_no_difference_holds_if_there_is_none() -> None:
     assert word_for(math.log(1.02), same) == "holds"
     assert word_for(math.log(1.02), Effect(0.7, 0.6, 0.8, 20)) == "larger"
     assert word_for(math.log(2), Effect(0.2, -0.1, 0.5, 20)) == "unclear"
+
+
+def test_noise_neither_confirms_nor_refutes_a_claim() -> None:
+    floor = math.log(1.7)
+    noisy = Effect(0.4, 0.2, 0.5, 20, p=0.001)  # half as much again, which is below the floor
+    assert word_for(0.0, noisy, floor) == "unclear", "room for a difference is no agreement"
+    assert word_for(math.log(2), Effect(0.0, -0.4, 0.5, 20), floor) == "unclear", "nor the reverse"
+    assert word_for(math.log(10), noisy, floor) == "same"
 
 
 def test_a_second_run_is_as_good_as_the_worse_of_both() -> None:

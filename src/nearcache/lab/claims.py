@@ -2,6 +2,8 @@
 
 A ratio measured years ago on another machine is not refuted by another number, only by
 another answer. So a claim *holds* as long as today's interval comes within a quarter of it.
+That there is no difference, today or then, needs more than not having seen one: an interval
+that has no room for another answer. Else the word is *unclear*.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.stats import LEAST_FLOOR, Effect, judge
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ class ClaimResult:
     effect: Effect | None  # today's: ratio, low, high
     word: Word
     why: str  # what is known about that word; why it was not measured
+    asked: bool = True  # was all of it part of this run?
 
 
 def answer(analysis: Analysis, claim: Mapping[str, Any]) -> ClaimResult:
@@ -62,7 +66,12 @@ def answer(analysis: Analysis, claim: Mapping[str, Any]) -> ClaimResult:
         effect=effect,
         word=word,
         why=why,
+        asked=all(entries) and _was_asked(analysis.sample.about, *cell),
     )
+
+
+def _was_asked(about: Mapping[str, Any], operation: str, payload: str) -> bool:
+    return operation in about["operations"] and payload in (NO_PAYLOAD, *about["payloads"])
 
 
 def word_for(published: float, effect: Effect, floor: float = LEAST_FLOOR) -> Word:
@@ -71,13 +80,16 @@ def word_for(published: float, effect: Effect, floor: float = LEAST_FLOOR) -> Wo
     was_same = abs(published) <= LEAST_FLOOR
     if verdict == "unclear":
         return "unclear"
+    is_near = effect.log_low - NEAR <= published <= effect.log_high + NEAR
     if verdict == "same":
-        return "holds" if was_same else "same"
+        if was_same:
+            return "holds" if effect.log_low >= -NEAR and effect.log_high <= NEAR else "unclear"
+        return "unclear" if is_near else "same"
     if was_same:
         return "larger"
     if (effect.log_ratio > 0) != (published > 0):
         return "reversed"
-    if effect.log_low - NEAR <= published <= effect.log_high + NEAR:
+    if is_near:
         # What would agree with almost any number confirms none.
         return "holds" if effect.log_high - effect.log_low <= 2 * WIDE else "unclear"
     return "larger" if abs(effect.log_ratio) > abs(published) else "smaller"

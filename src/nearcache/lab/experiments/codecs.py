@@ -279,7 +279,7 @@ def _claims() -> Sequence[Claim]:
             0.894, 0.879, default, "django-redis-pickle-hires",
             "it was in use on both arms, and is here: this pair is A/A. What it is worth is "
             "django-redis-pickle-python beside django-redis-pickle",
-            ("holds", "same"),
+            ("holds", "same", "unclear"),
         ),
         Claim(
             seed=SEED,

@@ -83,7 +83,7 @@ DISKS = Experiment(
     claims=(
         Claim(
             seed="004",
-            text="one disk reads 9.9 times as fast as the other, sequentially (hdparm -t)",
+            text="one disk of a rented server reads 9.9 times as fast as the other, in sequence",
             ratio=638.0 / 64.7,
             slow="disk",
             fast="memory",

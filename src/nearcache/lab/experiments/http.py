@@ -199,7 +199,7 @@ HTTP = Experiment(
     claims=(
         Claim(
             seed="002",
-            text='a proxy cache is "probably order of magnitude faster"',
+            text='a proxy cache in front of Django is "probably order of magnitude faster"',
             ratio=10.0,
             slow="uncached",
             fast="nginx-cache",
@@ -211,7 +211,7 @@ HTTP = Experiment(
         ),
         Claim(
             seed="002",
-            text="the same, over choosing a cache for the view",
+            text="the same, beside a page that Django keeps in Redis",
             ratio=10.0,
             slow="redis",
             fast="nginx-cache",

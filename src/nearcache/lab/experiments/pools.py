@@ -151,7 +151,7 @@ QUICK = (
 def _claim(size: int, ratio: float) -> Claim:
     return Claim(
         seed="001",
-        text=f"gevent's queue instead of the standard library's, pool of {size}",
+        text=f"5,000 greenlets, a pool of {size}: gevent's queue in it serves faster than Python's",
         ratio=ratio,
         slow=f"greenlets-stdlib-{size}",
         fast=f"greenlets-gevent-{size}",

@@ -240,7 +240,7 @@ STORES = Experiment(
         ),
         Claim(
             seed="002",
-            text="14 times with values_list instead of a model instance",
+            text="14 times, where Django reads by values_list instead of a model instance",
             ratio=14.0,
             slow="pg-values",
             fast="redis-seed",

@@ -208,8 +208,14 @@ def _contrasts(analysis: Analysis) -> RenderableType:
 
 def _claims(analysis: Analysis) -> list[RenderableType]:
     lines: list[RenderableType] = []
-    for claim in analysis.claims():
+    known = analysis.claims()
+    asked = [claim for claim in known if claim.asked]
+    for claim in asked:
         lines += [Text(f"{claim.seed}: {claim.text}", style="bold"), Text(f"  {said_of(claim)}")]
+    if more := len(known) - len(asked):
+        lines.append(
+            Text(f"{counted(more, 'headline')} not asked by this plan; --markdown names all.")
+        )
     return [Text("What the seeds said", style="bold"), *lines, ""] if lines else []
 
 
