@@ -285,6 +285,7 @@ class NginxTop(TypedDict):
     """A URL that was often missed. The true figures are at most `error` higher than `weight`."""
 
     url: str  # of its first request, cut to 500 bytes
+    host: str | None  # None: the log does not say, or several hosts share this key
     group: int  # position in `NginxResult.groups`
     weight: int  # in the unit of `NginxResult.ranked_by`: at least so much
     error: int
@@ -388,6 +389,7 @@ class NginxLog:
         max_groups: int = 10_000,
         utc_offset_s: int = 0,
         watched: bool = False,
+        key_has_host: bool = True,
     ) -> NginxLog:
         """Raises NginxError if the format, or a regular expression, cannot be used.
 
@@ -411,6 +413,7 @@ class NginxLog:
             max_keys: beyond it keys are sampled by hash; see `NginxKeys.rate`.
             utc_offset_s: where hours begin.
             watched: also keep what :meth:`take_recent` gives.
+            key_has_host: does the cache key, if the log does not have it, tell hosts apart?
         """
     def feed(self, data: Buffer) -> None:
         """Takes the next bytes of the log, cut anywhere. Others run meanwhile (no GIL)."""
@@ -512,7 +515,7 @@ def nginx_group(target: bytes) -> bytes:
     """The URL group of a target, as reports of logs have it: `/song/<n>/amazon`."""
 
 class NginxKeyRules:
-    """Rules that make one key out of several spellings: `lower,strip,sort-args,drop=utm_*`."""
+    """Rules that make one key out of several spellings: `lower,strip,sort-args,drop=utm_*|gclid`."""
 
     def __new__(cls, rules: str) -> NginxKeyRules:
         """Raises NginxError for what is no rule, with those there are."""
@@ -535,11 +538,12 @@ class NginxTrace:
         sample_by: str = "",
         max_keys: int = 1_000_000,
         max_requests: int = 8_000_000,
+        key_has_host: bool = True,
     ) -> NginxTrace:
         """Raises NginxError if the format, a location or a rule cannot be used.
 
         Args:
-            log_format, key, locations: as of :class:`NginxLog`.
+            log_format, key, locations, key_has_host: as of :class:`NginxLog`.
             valid: for each location, and as the last for what matches none: ``*_cache_valid`` as
                 (status or None for any, seconds), or None if not known; and ``*_ignore_headers``.
             sample_by: all rules for keys that will be replayed, with semicolons between.

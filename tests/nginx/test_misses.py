@@ -9,9 +9,9 @@ import pytest
 
 from nearcache._core import NginxLog
 from nearcache.nginx.configuration import read_configuration
-from nearcache.nginx.misses import ADVICE, REASONS, SPELLINGS, Misses, misses, page
+from nearcache.nginx.misses import ADVICE, REASONS, SPELLINGS, Misses, Reason, misses, page
 from nearcache.nginx.site import Site, parse_location, site_of
-from nearcache.nginx.text import lines_of
+from nearcache.nginx.text import Page, lines_of
 
 from .conftest import Nginx, StartNginx, Upstream, wait_for
 from .traffic import ask, count_lines, run, run_json, site, slow
@@ -180,6 +180,43 @@ def test_every_kind_of_spelling_has_its_rule_for_the_key(
     assert "same answer" in change.but
 
 
+HOSTS = "$msec $upstream_cache_status $upstream_response_time $request_time $host $request_uri"
+
+
+def test_a_url_of_two_hosts_is_two_unless_the_key_has_no_host() -> None:
+    lines = [f"{1000 + n} MISS 1 1 {host}.example /x" for n, host in enumerate("aab")]
+    apart = found_in(*lines, log_format=HOSTS)
+    assert [(each.host, each.requests) for each in apart.top] == [
+        ("a.example", 2),
+        ("b.example", 1),
+    ]
+    shown = "\n".join(lines_of(page(apart, 9), 80))
+    assert "a.example/x" in shown
+    assert "b.example/x" in shown
+    one = found_in(*lines, log_format=HOSTS, key_has_host=False)
+    assert [(each.host, each.requests) for each in one.top] == [(None, 3)]
+    logged = found_in(*(f"{each} /x" for each in lines), log_format=f"{HOSTS} $cl_key")
+    assert [(each.host, each.requests) for each in logged.top] == [(None, 3)]
+    alone = found_in(lines[0], log_format=HOSTS)
+    assert "a.example" not in "\n".join(lines_of(page(alone, 9), 80))
+
+
+def test_every_reason_fits_80_columns_beside_its_figures() -> None:
+    why = [Reason(name, says, 123_456, 43_200.0) for name, says in REASONS.items()]
+    table = next(iter(page(Misses(1, 1, 9.0, why, [], [], "requests"), 0).parts))
+    shown = lines_of(Page("", [], [table]), 80)
+    assert not [line for line in shown if "…" in line]
+    assert all(str(each.says) in "\n".join(shown) for each in why)
+    assert "123,456" in shown[-1]
+
+
+def test_a_lock_that_is_on_holds_back_no_fetch_of_an_expired_copy() -> None:
+    lines = [miss(1002, "/a", 2), miss(1003, "/a", 2, status="EXPIRED")]
+    (change, *_) = found_in(*lines, site=Site(lock=True)).changes
+    assert "use_stale updating" in change.do
+    assert "expired copies" in change.but
+
+
 def test_directives_are_those_of_the_protocol_and_a_lock_that_is_on_is_not_proposed() -> None:
     lines = [miss(1000.5, "/a", 0.5), miss(1000.6, "/a", 0.5)]
     (change,) = found_in(*lines, site=Site(protocol="uwsgi")).changes
@@ -250,6 +287,25 @@ def test_a_configuration_says_how_its_cache_works() -> None:
     both = site_of(read_configuration(CONFIGURATION))
     assert ("", "/two") in both.locations
     assert "2 servers" in both.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "passes", "has_host"),
+    [
+        ("", "http://app", False),  # $scheme$proxy_host$request_uri: nginx's default
+        ("proxy_cache_key $scheme$request_uri;", "http://app", False),
+        ("proxy_cache_key $scheme$host$request_uri;", "http://app", True),
+        ("proxy_cache_key $my;", "http://app", True),
+        ("", "http://$host", True),
+    ],
+)
+def test_whether_hosts_share_entries_is_in_the_key(key: str, passes: str, has_host: bool) -> None:
+    text = f"""http {{ proxy_cache_path /c keys_zone=z:1m; map $host $my {{ a.example 1; }}
+        server {{ server_name a.example b.example; proxy_cache z;
+                  location / {{ proxy_pass {passes}; {key} }} }} }}"""
+    found = site_of(read_configuration(text))
+    assert found.key_has_host is has_host
+    assert any("no host" in note for note in found.notes) is not has_host
 
 
 def test_a_location_is_written_as_in_nginx() -> None:

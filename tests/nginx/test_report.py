@@ -39,6 +39,7 @@ from nearcache.nginx.text import (
     printable,
     size,
     sparkline,
+    table_lines,
 )
 
 from .conftest import Nginx, StartNginx, Upstream, wait_for
@@ -475,6 +476,44 @@ def test_follow_shows_what_nginx_writes_through_a_rotation_until_ctrl_c(busy: Ng
         process.kill()
         process.stdout.close()
         process.wait()
+
+
+def test_how_often_to_show_it_is_for_a_log_that_is_followed(busy: Nginx) -> None:
+    refused = run("report", busy.directory / "json.log", "--every", "2", code=2)
+    assert "give --follow" in refused
+
+
+def test_json_of_an_application_between_the_requests_is_no_request(tmp_path: Path) -> None:
+    log = tmp_path / "stdout.log"
+    request = '{"msec":"1000.0","request_uri":"/x","status":"200","upstream_cache_status":"HIT"}\n'
+    log.write_text(request + '{"level":"info","message":"started"}\n{}\n' + request)
+    found = run_json("report", log)
+    assert (found["total"]["requests"], found["log"]["bad"]) == (2, 2)
+
+
+def test_a_full_disk_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    log.write_text(f"{COMBINED_LINE}\n")
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "nearcache", "nginx", "report", str(log)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode != 0
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_filters_that_leave_nothing_are_named(busy: Nginx) -> None:
+    log = busy.directory / "json.log"
+    said = run("report", log, "--host", "no.example", "--since", "1d", code=2)
+    assert "--since and --host" in said
+    assert "--until" not in said
+
+
+def test_bars_get_what_words_leave() -> None:
+    rows = [["x" * 60, "1"], ["y", "2"]]
+    table = Table("", ["", "n"], rows, bars=[0.5, 1.0])
+    assert table_lines(table, 80)[2].endswith(f"  2  {15 * '█'}")
+    assert "█" not in "".join(table_lines(table, 66))
 
 
 def test_on_a_terminal_a_bar_shows_the_way_and_is_gone_at_the_end(busy: Nginx) -> None:

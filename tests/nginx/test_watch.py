@@ -16,7 +16,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -204,14 +204,16 @@ SGR = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 class Terminal:
     """``watch`` on a pseudo-terminal that is also its controlling one, so that Ctrl-C works."""
 
-    def __init__(self, path: Path, columns: int = 80, rows: int = 24) -> None:
+    def __init__(
+        self, path: Path, columns: int = 80, rows: int = 24, within: Sequence[str] = ()
+    ) -> None:
         self.ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(theirs)
         hidden = ("COLUMNS", "LINES")
         environment = {k: v for k, v in os.environ.items() if k not in hidden} | {"TERM": "xterm"}
         self.process = subprocess.Popen(
-            [*COMMAND, str(path), "--every", "0.2"],
+            [*within, *COMMAND, str(path), "--every", "0.2"],
             stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
@@ -292,6 +294,35 @@ def test_ctrl_c_ends_it_with_a_summary(busy: Nginx, terminal: Terminal) -> None:
     assert "asked for the first time" in said
     assert "Traceback" not in terminal.seen
     assert termios.tcgetattr(terminal.theirs) == terminal.before
+
+
+STOPS_AND_GOES_ON = """
+"$@"
+echo the shell has it
+read -r
+fg >/dev/null
+"""
+
+
+def test_ctrl_z_gives_the_terminal_back_until_fg(busy: Nginx) -> None:
+    shell = ["bash", "-mc", STOPS_AND_GOES_ON, "bash"]  # -m: as a shell that people type into
+    terminal = Terminal(log_of(busy), within=shell)
+    try:
+        terminal.until("keys: q quit")
+        terminal.press("\x1a")
+        terminal.until("the shell has it")
+        assert terminal.seen.count("\x1b[?1049h") == terminal.seen.count("\x1b[?1049l") == 1
+        assert termios.tcgetattr(terminal.theirs)[3] == terminal.before[3], "lines are echoed again"
+        ask(busy, ["/song/1"])
+        terminal.press("\n")
+        terminal.until("1 request, 1 from the cache")
+        assert terminal.seen.count("\x1b[?1049h") == 2, "on a screen of its own again"
+        terminal.press("q")
+        code, after = terminal.end()
+        assert code == 0
+        assert "1 request, 100.0% from the cache" in " ".join(after.split())
+    finally:
+        terminal.close()
 
 
 # -- scripts
@@ -376,6 +407,19 @@ def test_any_screen_stays_in_its_terminal_and_shows_nothing_raw() -> None:
         watch.take(log.take_recent(), 1.0)
     assert "all 40 s" in drawn or rows < 4
     assert all(each.isprintable() for each in summary(watch, "log", []))
+
+
+def test_urls_have_their_hosts_as_soon_as_there_are_several() -> None:
+    log, watch = (
+        NginxLog("$msec $upstream_cache_status $host $request_uri", watched=True),
+        Watch(10.0),
+    )
+    log.feed(b"1 MISS a.example /x\n")
+    watch.take(log.take_recent(), 1.0)
+    assert [name for name, _ in watch.top("url", 9)] == ["/x"]
+    log.feed(b"2 MISS a.example /y\n3 MISS b.example /y\n")
+    watch.take(log.take_recent(), 1.0)
+    assert {name for name, _ in watch.top("url", 9)} == {"/x", "a.example/y", "b.example/y"}
 
 
 def test_now_is_the_window_and_since_is_everything() -> None:

@@ -8,14 +8,17 @@ import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from click.testing import CliRunner, Result
 
-from nearcache._core import NginxTrace
+from nearcache._core import NginxKeyRules, NginxTrace
 from nearcache.cli import main
 from nearcache.errors import NginxError
+from nearcache.nginx.arguments import spelled
 from nearcache.nginx.configuration import read_configuration
+from nearcache.nginx.generate.spelling import parse_spelling
 from nearcache.nginx.whatif import Question, sampling_error, whatif
 from nearcache.nginx.whatif_origin import change_rate, outdated_share
 from nearcache.nginx.whatif_rules import (
@@ -149,6 +152,7 @@ def test_without_cache_status_nothing_is_forecast_unless_asked(tmp_path: Path) -
     assert "the log has no cache status" in " ".join(refused.output.split())
     found = asked(log, "--ttl", "1m", "--anyway")
     assert found["forecasts"][0]["error"] is None
+    assert found["forecasts"][0]["saved_s"] is None, "nobody knows what a fetch takes"
     assert found["forecasts"][0]["hit_ratio"] > 0.8
     assert any("every 200, 301 and 302" in each for each in found["assumed"])
 
@@ -192,6 +196,34 @@ def test_a_rule_for_keys_counts_what_it_merges(tmp_path: Path) -> None:
     assert merged["key lower,strip,drop=utm_*"] == (4, 1)
     assert merged["key lower"] == (1, 4)
     assert found["today"]["fetches"] == 5
+
+
+@pytest.mark.parametrize("rules", ["keep=q|page", "drop=utm_*|fbclid", "lower,strip,sort-args"])
+def test_rules_mean_what_they_mean_in_the_configuration_that_is_written(rules: str) -> None:
+    query = "q=+ABBA&page=2&q=b&utm_x=1&fbclid=2&z=3&a"
+    spelt = spelled(parse_qsl(query, keep_blank_values=True), parse_spelling(rules))
+    key = NginxKeyRules(rules).apply(f"/s?{query}".encode()).decode()
+    assert parse_qsl(key.removeprefix("/s?"), keep_blank_values=True) == spelt
+
+
+def test_hosts_share_keys_where_the_configuration_says_so(tmp_path: Path) -> None:
+    log, conf = tmp_path / "access.log", tmp_path / "nginx.conf"
+    log.write_text(
+        "".join(
+            f"{1000 + n}.000 0.1 0.1 {'HIT' if n else 'MISS'} 200 {'ab'[n % 2]}.example /x\n"
+            for n in range(400)
+        )
+    )
+    log_format = (
+        "$msec $request_time $upstream_response_time $upstream_cache_status $status $host "
+        "$request_uri"
+    )
+    conf.write_text(
+        """http { proxy_cache_path /c keys_zone=z:1m; server { server_name a.example b.example;
+        location / { proxy_pass http://app; proxy_cache z; proxy_cache_valid 1h; } } }"""
+    )
+    found = asked(log, "--format", log_format, "--config", str(conf), "--ttl", "2h", "--anyway")
+    assert found["today"]["fetches"] == 1
 
 
 def test_only_short_values_are_cached_under_a_rule_of_length(tmp_path: Path) -> None:
@@ -363,6 +395,8 @@ def test_what_a_user_says_of_today_counts_more_than_a_configuration() -> None:
         (("--ttl", "1parsec"), "is no time"),
         (("--max-size", "many"), "is no size"),
         (("--key", "upper"), "no rule for keys"),
+        (("--key", "allow=q|page"), "keep=q|page"),
+        (("--ttl", "1h", "--arg", "q", "--path-part", "1"), "not both"),
         (("--max-length", "long"), "are no numbers"),
         (("--min-uses", "1,2", "--ttl", ",".join(f"{n}s" for n in range(1, 40))), "more than 60"),
     ],

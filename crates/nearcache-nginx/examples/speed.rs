@@ -46,6 +46,7 @@ fn options() -> Options {
         max_groups: 10_000,
         rules: Rules { valid: CacheValid::default(), inactive_us: None, min_uses: 1 },
         max_keys: 900_000,
+        key_has_host: true,
         lengths: None,
         utc_offset_s: 0,
     }

@@ -23,7 +23,7 @@ use crate::record::{Field, Record};
 use crate::request::{KeyText, Request};
 use crate::spelling;
 use crate::text;
-use crate::top::Top;
+use crate::top::{Asked, Top};
 
 /// What a pass is to look at.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct Options {
     pub max_groups: usize,
     pub rules: Rules,
     pub max_keys: usize,
+    /// Does a key that the log does not have tell hosts (and schemes) apart?
+    pub key_has_host: bool,
     /// Whose lengths, and under which path.
     pub lengths: Option<(Subject, String)>,
     pub utc_offset_s: i64,
@@ -62,6 +64,7 @@ pub struct LogPass {
     ledger: Ledger,
     top: Top,
     lengths: Option<Lengths>,
+    key_has_host: bool,
     /// Counted only if it is there; who looks puts an empty one in its place.
     pub recent: Option<Recent>,
     joined: Vec<u8>,
@@ -91,6 +94,7 @@ impl LogPass {
             ledger: Ledger::new(options.utc_offset_s),
             top: Top::default(),
             lengths: options.lengths.map(|(subject, under)| Lengths::new(subject, &under)),
+            key_has_host: options.key_has_host,
             recent: None,
             joined: Vec::new(),
             filter: Filter::default(),
@@ -150,7 +154,7 @@ impl LogPass {
     /// What the log can tell, of lines that are left out, too.
     fn note(&mut self, record: &Record<'_>) {
         self.said |= record.said();
-        self.key_text.get_or_insert_with(|| KeyText::of(record));
+        self.key_text.get_or_insert_with(|| KeyText::of(record, self.key_has_host));
         self.ranked_by.get_or_insert_with(|| RankedBy::of(record));
     }
 
@@ -164,7 +168,7 @@ impl LogPass {
     }
 
     fn count(&mut self, record: &Record<'_>, joined: &mut Vec<u8>) {
-        let request = Request::of(record, joined);
+        let request = Request::of(record, self.key_has_host, joined);
         let group = self.group_of(&request);
         let location = self.groups.table()[group as usize].location;
         if !(self.filter.is_host(record) && self.filter.is_location(location)) {
@@ -192,9 +196,15 @@ impl LogPass {
             _ => 1,
         };
         let miss = (why, request.upstream_us());
-        self.top.add(request.key, request.target, group, weight, miss);
+        let asked = Asked {
+            key: request.key,
+            url: request.target,
+            host: request.record.text(Field::Host),
+            group,
+        };
+        self.top.add(asked, weight, miss);
         if let Some(recent) = &mut self.recent {
-            recent.take_miss(request, group, weight, miss);
+            recent.take_miss(asked, weight, miss);
         }
         for (bit, sum) in self.spellings.iter_mut().enumerate() {
             if judgement.differs & (1 << bit) != 0 {

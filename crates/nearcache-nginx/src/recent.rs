@@ -12,7 +12,7 @@ use crate::ledger::Tally;
 use crate::misses::{Judgement, Why};
 use crate::record::CacheStatus;
 use crate::request::Request;
-use crate::top::Top;
+use crate::top::{Asked, Top};
 
 #[derive(Debug, Default)]
 pub struct Recent {
@@ -46,14 +46,8 @@ impl Recent {
         judgement.missed().map(|_| &mut self.missed)
     }
 
-    pub(crate) fn take_miss(
-        &mut self,
-        request: &Request<'_>,
-        group: u32,
-        weight: u64,
-        miss: (Why, u64),
-    ) {
-        self.top.add(request.key, request.target, group, weight, miss);
+    pub(crate) fn take_miss(&mut self, asked: Asked<'_>, weight: u64, miss: (Why, u64)) {
+        self.top.add(asked, weight, miss);
     }
 
     /// Those with requests, in the order of the table.

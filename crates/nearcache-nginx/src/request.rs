@@ -14,10 +14,10 @@ pub enum KeyText {
 }
 
 impl KeyText {
-    pub fn of(record: &Record<'_>) -> KeyText {
+    pub fn of(record: &Record<'_>, has_host: bool) -> KeyText {
         if record.says(Field::Key) {
             KeyText::Key
-        } else if !record.says(Field::Host) {
+        } else if !(has_host && record.says(Field::Host)) {
             KeyText::Uri
         } else if record.says(Field::Scheme) {
             KeyText::SchemeHostUri
@@ -63,8 +63,9 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
+    /// `has_host`: a key that the log does not have is taken to have the host, if the log has that.
     /// `joined` is for the target if it has to be put together.
-    pub fn of(record: &'a Record<'a>, joined: &'a mut Vec<u8>) -> Request<'a> {
+    pub fn of(record: &'a Record<'a>, has_host: bool, joined: &'a mut Vec<u8>) -> Request<'a> {
         let (method, uri) = record.method_and_uri();
         let target = with_args(record, uri.unwrap_or(b""), joined);
         let target_hash = xxh3_64(target);
@@ -72,7 +73,7 @@ impl<'a> Request<'a> {
         let (key_text, place, key) = match record.text(Field::Key).filter(|key| !key.is_empty()) {
             Some(text) => (text, 0, xxh3_64(text)),
             None => {
-                let place = place_of(record);
+                let place = if has_host { place_of(record) } else { 0 };
                 (target, place, target_hash ^ place)
             }
         };

@@ -13,11 +13,15 @@ use crate::misses::{WHY_NAMES, Why};
 
 const MOST_ENTRIES: usize = 4096;
 const LONGEST_URL: usize = 500;
+/// Of a name in DNS; a longer one is not remembered.
+const LONGEST_HOST: usize = 253;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Of the first request since the URL is in the table; cut.
     pub url: Box<[u8]>,
+    /// `None` if the log does not say, or several hosts share this key.
+    pub host: Option<Box<[u8]>>,
     pub group: u32,
     /// At least so much.
     pub weight: u64,
@@ -32,12 +36,25 @@ pub struct Top {
     taken_off: u64,
 }
 
+/// A URL as a request asked for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// What tells URLs apart.
+    pub key: u64,
+    pub url: &'a [u8],
+    pub host: Option<&'a [u8]>,
+    pub group: u32,
+}
+
 impl Top {
-    pub fn add(&mut self, key: u64, url: &[u8], group: u32, weight: u64, miss: (Why, u64)) {
-        if self.entries.len() >= MOST_ENTRIES && !self.entries.contains_key(&key) {
+    pub fn add(&mut self, asked: Asked<'_>, weight: u64, miss: (Why, u64)) {
+        if self.entries.len() >= MOST_ENTRIES && !self.entries.contains_key(&asked.key) {
             self.make_room();
         }
-        let entry = self.entries.entry(key).or_insert_with(|| Entry::new(url, group));
+        let entry = self.entries.entry(asked.key).or_insert_with(|| Entry::new(&asked));
+        if entry.host.as_deref() != asked.host {
+            entry.host = None;
+        }
         let (why, upstream_us) = miss;
         entry.weight = entry.weight.saturating_add(weight);
         entry.requests += 1;
@@ -68,9 +85,16 @@ impl Top {
 }
 
 impl Entry {
-    fn new(url: &[u8], group: u32) -> Entry {
-        let url = url[..url.len().min(LONGEST_URL)].into();
-        Entry { url, group, weight: 0, requests: 0, upstream_us: 0, why: [0; WHY_NAMES.len()] }
+    fn new(asked: &Asked<'_>) -> Entry {
+        Entry {
+            url: asked.url[..asked.url.len().min(LONGEST_URL)].into(),
+            host: asked.host.map(|host| host[..host.len().min(LONGEST_HOST)].into()),
+            group: asked.group,
+            weight: 0,
+            requests: 0,
+            upstream_us: 0,
+            why: [0; WHY_NAMES.len()],
+        }
     }
 }
 
@@ -83,7 +107,9 @@ mod tests {
     fn fed(stream: impl Iterator<Item = (u64, u64)>) -> (Top, BTreeMap<u64, u64>) {
         let (mut top, mut truth) = (Top::default(), BTreeMap::new());
         for (key, weight) in stream {
-            top.add(key, format!("/{key}").as_bytes(), 0, weight, (Why::Compulsory, weight));
+            let url = format!("/{key}");
+            let asked = Asked { key, url: url.as_bytes(), host: None, group: 0 };
+            top.add(asked, weight, (Why::Compulsory, weight));
             *truth.entry(key).or_default() += weight;
         }
         (top, truth)

@@ -17,6 +17,7 @@ fn options() -> Options {
             min_uses: 1,
         },
         max_keys: 900_000,
+        key_has_host: true,
         lengths: None,
         utc_offset_s: 0,
     }

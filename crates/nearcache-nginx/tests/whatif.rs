@@ -16,6 +16,7 @@ fn trace_of(log: &[u8], max_requests: usize) -> Trace {
         sample_by: KeyRules::default(),
         max_keys: 1_000_000,
         max_requests,
+        key_has_host: true,
     });
     let mut reader = Reader::new(Format::compile(FORMAT, None).unwrap());
     reader.feed(log, &mut trace);
@@ -186,6 +187,7 @@ fn variants_lie_behind_the_main_key() {
         sample_by: KeyRules::default(),
         max_keys: 10,
         max_requests: 10,
+        key_has_host: true,
     });
     let mut reader = Reader::new(Format::compile(format, None).unwrap());
     for (second, encoding) in ["gzip", "br", "gzip", "br", "gzip, br", "gzip,br"].iter().enumerate()
@@ -302,7 +304,7 @@ proptest! {
         times in prop::collection::vec("[0-9]{1,18}(\\.[0-9]{1,7})?|-", 1..20),
         words in prop::collection::vec("HIT|MISS|EXPIRED|BYPASS|STALE|-|x", 1..20),
         bytes in prop::collection::vec(any::<u8>(), 0..200),
-        key in "(lower|strip|sort-args|drop=\\*a\\*|allow=b|alias=h:g)(,lower)?",
+        key in "(lower|strip|sort-args|drop=\\*a\\*|keep=b|alias=h:g)(,lower)?",
     ) {
         let mut log = Vec::new();
         for (number, time) in times.iter().enumerate() {

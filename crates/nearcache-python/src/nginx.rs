@@ -68,7 +68,7 @@ impl NginxLog {
     #[pyo3(signature = (
         log_format, *, key=None, locations=vec![], groups=vec![], argument=None, path_part=None,
         under="", ttl_s=None, valid_s=None, inactive_s=None, min_uses=1, ignore_headers=vec![],
-        max_keys=900_000, max_groups=10_000, utc_offset_s=0, watched=false
+        max_keys=900_000, max_groups=10_000, utc_offset_s=0, watched=false, key_has_host=true
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
@@ -89,6 +89,7 @@ impl NginxLog {
         max_groups: usize,
         utc_offset_s: i32,
         watched: bool,
+        key_has_host: bool,
     ) -> PyResult<NginxLog> {
         let refused = |message: String| error(py, &NGINX_ERROR, message);
         let lifetimes = valid_s.iter().flat_map(|by_status| by_status.values().copied());
@@ -112,6 +113,7 @@ impl NginxLog {
             max_groups,
             rules,
             max_keys,
+            key_has_host,
             lengths: subject(argument, path_part)?.map(|subject| (subject, under.to_owned())),
             utc_offset_s: i64::from(utc_offset_s),
         };
@@ -446,6 +448,7 @@ fn top<'py>(py: Python<'py>, top: &Top) -> PyResult<Bound<'py, PyList>> {
         }
         let dict = PyDict::new(py);
         dict.set_item("url", lossy(&entry.url))?;
+        dict.set_item("host", entry.host.as_deref().map(lossy))?;
         dict.set_item("group", entry.group)?;
         dict.set_item("weight", entry.weight)?;
         dict.set_item("error", error)?;

@@ -40,7 +40,7 @@ impl NginxTrace {
     #[new]
     #[pyo3(signature = (
         log_format, *, key=None, locations=vec![], valid=vec![], sample_by="",
-        max_keys=1_000_000, max_requests=8_000_000
+        max_keys=1_000_000, max_requests=8_000_000, key_has_host=true
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
@@ -52,6 +52,7 @@ impl NginxTrace {
         sample_by: &str,
         max_keys: usize,
         max_requests: usize,
+        key_has_host: bool,
     ) -> PyResult<NginxTrace> {
         let refused = |message: String| error(py, &NGINX_ERROR, message);
         let format =
@@ -76,6 +77,7 @@ impl NginxTrace {
             sample_by: together,
             max_keys,
             max_requests,
+            key_has_host,
         });
         let reader = Reader::new(format);
         Ok(NginxTrace { state: Mutex::new(State { reader, trace, rekeyed: None }) })

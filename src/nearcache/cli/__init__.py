@@ -7,6 +7,7 @@ and exit code 2; exit code 1 is an answer ("the check found faults").
 
 from __future__ import annotations
 
+import errno
 import signal
 from importlib import import_module
 from typing import Any
@@ -71,6 +72,10 @@ class Nouns(click.Group):
             return super().invoke(ctx)
         except (NearcacheError, ImproperlyConfigured) as error:
             raise Fault(str(error)) from error
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise Fault("there is no room to write the rest: the disk is full") from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             raise SystemExit(INTERRUPTED) from None

@@ -1,4 +1,4 @@
-"""Single keys from the terminal, without Return. Ctrl-C stays what it is."""
+"""Single keys from the terminal, without Return. Ctrl-C and Ctrl-Z stay what they are."""
 
 from __future__ import annotations
 
@@ -9,14 +9,29 @@ import termios
 import time
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any, Self
 
 
 class Keyboard:
-    """Keys that are pressed on ``descriptor``; none if that is not there."""
+    """Keys that are pressed on ``descriptor``; none if that is not there.
+
+    To be entered, which may be done again after it was left: a terminal is then given back
+    as it was.
+    """
 
     def __init__(self, descriptor: int | None) -> None:
         self.descriptor = descriptor
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> Self:
+        if self.descriptor is not None:
+            self._before = termios.tcgetattr(self.descriptor)
+            tty.setcbreak(self.descriptor, termios.TCSADRAIN)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.descriptor is not None and self._before is not None:
+            termios.tcsetattr(self.descriptor, termios.TCSADRAIN, self._before)
 
     def keys(self, until: float) -> Iterator[str]:
         """What is pressed until then (``time.monotonic()``)."""
@@ -30,16 +45,8 @@ class Keyboard:
                 yield from pressed.decode(errors="replace")
 
 
-@contextmanager
-def keyboard() -> Iterator[Keyboard]:
-    """The keyboard of the terminal that standard input is; gives it back as it was."""
+def keyboard() -> Keyboard:
+    """The keyboard of the terminal that standard input is; one without keys if it is none."""
     if sys.stdin is None or not sys.stdin.isatty():
-        yield Keyboard(None)
-        return
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    tty.setcbreak(descriptor, termios.TCSADRAIN)
-    try:
-        yield Keyboard(descriptor)
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        return Keyboard(None)
+    return Keyboard(sys.stdin.fileno())

@@ -163,8 +163,8 @@ def _nothing_fits(line: bytes, configured: Mapping[str, str]) -> str:
     if members:
         return (
             f"its lines are JSON, but of its members ({', '.join(members[:12])}) none is named "
-            "like a variable of nginx; give --config FILE, or --format with the text of its "
-            "log_format"
+            "like a variable of nginx, or their time is none; give --config FILE, or --format with "
+            "the text of its log_format"
         )
     known = ", ".join([*configured, *WELL_KNOWN])
     return (

@@ -183,7 +183,7 @@ def _accounts(title: str, accounts: Sequence[Account], found: Ledger, of: int) -
         title=title,
         head=[*head, "bytes"],
         rows=[list(_account(each, found)) for each in accounts],
-        note=f"and {more} more; --top shows more" if more else "",
+        note=f"and {more:,} more; --top shows more" if more else "",
     )
 
 
@@ -202,12 +202,12 @@ def _account(each: Account, found: Ledger) -> Iterator[str]:
 
 
 def _interval(each: Account) -> str:
-    """How far the middle may be off, to one side or the other."""
+    """How far the middle may be off: seldom alike to both sides, and never below nothing."""
     if not each.saved or not each.saved.seconds:
         return NOTHING
     saved = each.saved
-    off = max(saved.seconds - saved.low_s, saved.high_s - saved.seconds)
-    return f"±{off / saved.seconds:.0%}"
+    low, high = (saved.low_s / saved.seconds - 1, saved.high_s / saved.seconds - 1)
+    return f"{low:+.0%} {high:+.0%}"
 
 
 def held(seen: Inspection) -> Table:

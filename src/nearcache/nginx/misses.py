@@ -43,14 +43,14 @@ WORTH_A_CHANGE = 0.005  # of all upstream time, or of all requests
 REASONS: Mapping[str, str] = {
     "compulsory": "asked for the first time",
     "expired": "its time to live was over",
-    "inactive": "removed: nobody asked for longer than inactive=",
-    "evicted": "removed while fresh: max_size, the zone, or a purge",
-    "dropped": "removed while fresh: inactive= or max_size",
-    "fragmented": "cached under another spelling of the URL",
-    "variant": "cached for other request headers (Vary)",
-    "duplicate": "was being fetched by another request (stampede)",
-    "min_uses": "not yet asked for min_uses times",
-    "never_stored": "asked for before, and never stored",
+    "inactive": "not asked for within inactive=",
+    "evicted": "gone while fresh: size or purge",
+    "dropped": "gone while fresh: inactive, size",
+    "fragmented": "cached under another spelling",
+    "variant": "cached for other headers (Vary)",
+    "duplicate": "another request was fetching it",
+    "min_uses": "not asked for min_uses times yet",
+    "never_stored": "asked for before, never stored",
     "set_cookie": "the response sets a cookie",
     "private": "Cache-Control: private",
     "no_store": "Cache-Control: no-store",
@@ -60,10 +60,11 @@ REASONS: Mapping[str, str] = {
     "no_ttl": "nothing gives it a time to live",
     "method": "neither GET nor HEAD",
     "bypass": "cache_bypass",
-    "authorization": "bypassed, and sent Authorization",
+    "authorization": "bypass, and sent Authorization",
     "no_cache_here": "no cache in its location",
-    "unknown": "the log has no cache status",
+    "unknown": "the log does not say",
 }
+"""In at most 32 columns, or the table does not fit 80."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class Url:
     """A URL that was often missed. The true figures are at most ``error`` higher."""
 
     url: str
+    host: str | None
+    """None: the log does not say, or several hosts share its entry."""
     group: str
     requests: int
     upstream_s: float | None
@@ -150,6 +153,7 @@ def _url(each: Any, result: NginxResult, has_times: bool) -> Url:
     in_time = result["ranked_by"] != "requests"
     return Url(
         url=each["url"],
+        host=each["host"],
         group=result["groups"][each["group"]]["name"],
         requests=each["requests"],
         upstream_s=each["upstream_us"] / 1e6 if has_times else None,
@@ -187,10 +191,10 @@ ADVICE: Mapping[str, Advice] = {
         but="answers get older; `nearcache nginx whatif --ttl` tells the price",
     ),
     "duplicate": Advice(
-        "add `{p}_cache_lock on` (and `{p}_cache_use_stale updating`, "
-        "`{p}_cache_background_update on`)",
+        "add `{p}_cache_lock on` for first fetches, and `{p}_cache_use_stale updating` with "
+        "`{p}_cache_background_update on` for those of expired copies",
         likely=True,
-        but="requests then wait for the first, up to {p}_cache_lock_timeout",
+        but="at the lock requests wait for the first, up to {p}_cache_lock_timeout",
     ),
     "variant": Advice("send fewer names in Vary", but="what differs by a header must keep it"),
     "min_uses": Advice("lower {p}_cache_min_uses", likely=True, but="more files are written"),
@@ -250,8 +254,10 @@ SEVERAL_INACTIVE = (
     "locations have different inactive=: --host with a server that has one tells which it was"
 )
 LOCK_IS_ON = Advice(
-    "raise {p}_cache_lock_timeout and {p}_cache_lock_age above the longest fetch",
-    but="the lock is on already: these fetched after it had timed out, or while others did",
+    "add `{p}_cache_use_stale updating` with `{p}_cache_background_update on`, or raise "
+    "{p}_cache_lock_timeout and {p}_cache_lock_age above the longest fetch",
+    but="the lock is on already: it holds back no fetches of expired copies, and the others only "
+    "until it times out",
 )
 
 
@@ -373,9 +379,11 @@ def _why_table(found: Misses) -> Iterator[Table]:
     weights = [(each.upstream_s or 0.0) if by_time else each.requests for each in found.reasons]
     yield Table(
         title="Why",
-        head=["", "upstream", "share", "requests"],
+        head=["reason", "", "upstream", "share", "requests"],
+        text_columns=(0, 1),
         rows=[
             [
+                each.name,
                 each.says,
                 duration(each.upstream_s),
                 percent(ratio(weight, whole or 0)),
@@ -410,14 +418,16 @@ def _top_table(found: Misses, rows: int) -> Iterator[Table]:
         return
     knows = found.missed is not None
     shown = found.top[:rows]
+    several = len({each.host for each in found.top if each.host}) > 1
+    names = [printable(f"{each.host or ''}{each.url}" if several else each.url) for each in shown]
     if not knows:
         title, head = "URLs asked for most", ["url", "requests"]
-        cells = [[printable(each.url), count(each.requests)] for each in shown]
+        cells = [[name, count(each.requests)] for name, each in zip(names, shown, strict=True)]
     else:
         title, head = "Missed URLs, heaviest first", ["url", "upstream", "missed", "mostly"]
         cells = [
-            [printable(each.url), duration(each.upstream_s), count(each.requests), each.mostly]
-            for each in shown
+            [name, duration(each.upstream_s), count(each.requests), each.mostly]
+            for name, each in zip(names, shown, strict=True)
         ]
     rest = len(found.top) - len(shown)
     note = f"and {rest} more; --top shows more" if rest else ""

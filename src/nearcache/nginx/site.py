@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from nearcache.nginx.configuration import Configuration, Location
 
 MATCHING = ("", "=", "^~", "~", "~*")  # kinds of locations that a path can match
+HOSTLESS = {
+    "scheme", "proxy_host", "request_method", "request_uri", "uri", "document_uri", "is_args",
+    "args", "query_string",
+}  # fmt: skip
 _ONE_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 Fact = TypeVar("Fact")
 
@@ -39,6 +43,8 @@ class Site:
     inactive_s: float | None = None
     min_uses: int = 1
     ignore_headers: tuple[str, ...] = ()
+    key_has_host: bool = True
+    """False: nginx has one entry for a URL of all hosts. True if nobody says."""
     lock: bool | None = None
     """Is there a ``*_cache_lock``? None if not known."""
     notes: tuple[str, ...] = ()
@@ -69,6 +75,9 @@ def site_of(configuration: Configuration, host: str | None = None) -> Site:
     cached = [each for each in wanted if each.zone]
     servers = {id(each.server) for each in wanted}
     valid = _same(_valid_s(each) for each in cached)
+    key_has_host = _key_has_host(cached)
+    if not key_has_host and len({name for each in cached for name in each.server_names}) > 1:
+        notes.append("the cache key has no host: a URL is one entry for all of them")
     written = dict.fromkeys(log.path for log in configuration.logs)
     paths = [path for path in written if path != "off" and not path.startswith("syslog:")]
     if len(servers) > 1:
@@ -87,6 +96,7 @@ def site_of(configuration: Configuration, host: str | None = None) -> Site:
         inactive_s=_same(_inactive_s(configuration, each) for each in cached),
         min_uses=_same(each.min_uses for each in cached) or 1,
         ignore_headers=tuple(sorted(_same(each.ignore_headers for each in cached) or ())),
+        key_has_host=key_has_host,
         lock=_same(each.lock for each in cached),
         notes=tuple(notes),
     )
@@ -124,6 +134,18 @@ def _same(facts: Iterable[Fact]) -> Fact | None:
 def _key_variable(key: str) -> str | None:
     match = _ONE_VARIABLE.fullmatch(key)
     return (match[1] or match[2]) if match else None
+
+
+def _key_has_host(cached: Sequence[Location]) -> bool:
+    """Does anything in the keys tell hosts apart? What is no plain variable of nginx may.
+
+    ``$proxy_host``, as in nginx's own default, is what ``proxy_pass`` names: the same for all
+    hosts, unless locations pass to different ones.
+    """
+    if not cached or len({each.upstream for each in cached}) > 1:
+        return True
+    names = {one or two for each in cached for one, two in _ONE_VARIABLE.findall(each.full_key)}
+    return not names <= HOSTLESS or "$" in cached[0].upstream
 
 
 def _valid_s(location: Location) -> tuple[tuple[str, float], ...]:

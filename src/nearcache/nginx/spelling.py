@@ -4,7 +4,7 @@
     lower-path     the path in lower case
     strip          no blanks (``+``, ``%20``) around values of arguments
     sort-args      arguments in the order of their names
-    drop=PATTERN   without the arguments whose names match, as ``drop=utm_*``
+    drop=PATTERN   without the arguments whose names match, as ``drop=utm_*|gclid``
 
 They are those of ``nearcache nginx whatif --key``, from the same native code, so that what
 bodies prove can be forecast. nginx must then forward what it keys: an argument that is

@@ -19,6 +19,7 @@ MOST_WIDTH = 100
 LEAST_WIDTH = 30
 LEAST_NAME = 14
 BAR_ROOM = 24
+LEAST_BAR = 4
 
 TIME_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -206,8 +207,13 @@ def _item(sign: str, text: str, width: int) -> list[str]:
     )
 
 
-def _with_bars(table: Table) -> Table:
-    drawn = [bar(share, BAR_ROOM) for share in table.bars]
+def _with_bars(table: Table, width: int) -> Table:
+    """Bars get what the columns leave: a word that is cut says less than a bar that is short."""
+    taken = sum(widest + 2 for widest in _widths(table))
+    room = min(BAR_ROOM, width - taken)
+    if room < LEAST_BAR:
+        return replace(table, bars=())
+    drawn = [bar(share, room) for share in table.bars]
     return replace(
         table,
         head=[*table.head, ""],
@@ -217,14 +223,18 @@ def _with_bars(table: Table) -> Table:
     )
 
 
-def table_lines(table: Table, width: int) -> list[str]:
-    """The head and the rows, in at most so many columns."""
-    if table.bars:
-        table = _with_bars(table)
-    widths = [
+def _widths(table: Table) -> list[int]:
+    return [
         max(cell_len(row[column]) for row in (table.head, *table.rows))
         for column in range(len(table.head))
     ]
+
+
+def table_lines(table: Table, width: int) -> list[str]:
+    """The head and the rows, in at most so many columns."""
+    if table.bars:
+        table = _with_bars(table, width)
+    widths = _widths(table)
     least = min(widths[0], LEAST_NAME)
     while len(widths) > 2 and least + sum(widths[1:]) + 2 * (len(widths) - 1) > width:
         widths.pop()

@@ -153,11 +153,13 @@ class Watch:
         self._sums = Interval()
         self._served: dict[int, tuple[int, int]] = {}  # group -> its location, answers
         self._bad_before = 0
+        self._hosts: set[str] = set()  # of missed URLs; two are enough to tell them apart
 
     def learn(self, news: NginxRecent) -> None:
         """Takes what was in the log before the start."""
         self._prices.learn(news)
         self._note(news)
+        self._note_hosts(news)
         self.learned, self._bad_before = news["lines"], news["bad"]
         self.lines = self.bad = 0
 
@@ -172,6 +174,7 @@ class Watch:
         self.window.append(interval)
         while self.now.seconds - self.window[0].seconds >= self.window_s:
             self.window.popleft()
+        self._note_hosts(news)
         known = self.knows.status
         self.hit_ratios.append(ratio(interval.served, interval.requests) if known else None)
         self._fade(seconds)
@@ -238,6 +241,16 @@ class Watch:
             prices=says["cache_status"] and self._prices.total.count > 0,
         )
 
+    def _note_hosts(self, news: NginxRecent) -> None:
+        for each in news["top"]:
+            if each["host"] and len(self._hosts) < 2:
+                self._hosts.add(each["host"])
+
+    def _url(self, entry: NginxTop) -> str:
+        """With its host as soon as there are several; one entry of all hosts has none."""
+        host = entry["host"] if len(self._hosts) > 1 else None
+        return f"{host or ''}{entry['url']}"
+
     def _fade(self, seconds: float) -> None:
         for each in self.lists.values():
             each.fade(seconds)
@@ -251,7 +264,7 @@ class Watch:
         missed = Amount()
         for amount in reasons.values():
             missed.add(amount)
-        self._add("url", ((each["url"], _of_url(each)) for each in news["top"]), missed)
+        self._add("url", ((self._url(each), _of_url(each)) for each in news["top"]), missed)
         groups = [(each["name"], _of_group(each)) for each in news["groups"]]
         everything = _of_group(news["total"])
         self._add("group", groups, everything)

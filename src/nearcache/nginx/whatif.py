@@ -76,9 +76,9 @@ class Forecast:
     error: float | None
     """Of the hit ratio: of the back-test, and of sampling at 95 %; None: not tested."""
     sampling_error: float
-    saved_s: float
-    """Upstream time that answers from the cache would have taken."""
-    upstream_s: float
+    saved_s: float | None
+    """Upstream time that answers from the cache would have taken; None: the log has no times."""
+    upstream_s: float | None
     fetches: float
     peak_bytes: float
     keys: float
@@ -414,6 +414,7 @@ def forecast(
     of_requests = ratio(facts["requests"], facts["kept_requests"]) or 1.0
     ages = outcome["ages"]
     served = sum(count for _, count in ages)
+    timed = facts["says"]["upstream_time"] or facts["says"]["request_time"]
     return Forecast(
         change=change,
         name=change.name,
@@ -422,8 +423,8 @@ def forecast(
         byte_hit_ratio=_served_share(outcome["settled"]["bytes"]),
         error=None if model_error is None else model_error + sampling,
         sampling_error=sampling,
-        saved_s=outcome["saved_us"] / 1e6 * of_requests,
-        upstream_s=outcome["upstream_us"] / 1e6 * of_requests,
+        saved_s=outcome["saved_us"] / 1e6 * of_requests if timed else None,
+        upstream_s=outcome["upstream_us"] / 1e6 * of_requests if timed else None,
         fetches=outcome["fetches"] * of_requests,
         peak_bytes=outcome["peak_bytes"] * of_keys,
         keys=outcome["keys"] * of_keys,

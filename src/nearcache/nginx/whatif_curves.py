@@ -39,7 +39,7 @@ class Point:
     hit_ratio: float
     error: float | None
     byte_hit_ratio: float
-    saved_s: float
+    saved_s: float | None
     outdated: float | None
     oldest_s: float
     peak_bytes: float

@@ -76,12 +76,23 @@ def _of_best(found: WhatIf) -> str:
     error = best.error
     if gain <= (error or 0):
         return "None of these would raise the hit ratio by more than the model's error."
-    saved = best.saved_s - found.today.saved_s
+    saved = (best.saved_s or 0.0) - (found.today.saved_s or 0.0)
     seconds = f", and save {duration(saved)} more of upstream time" if saved > 0 else ""
     return (
         f"Most: {best.name} would raise the hit ratio from {percent(found.today.hit_ratio)} to "
         f"{percent(best.hit_ratio)}{plus_minus(error)}{seconds}."
     )
+
+
+RATIOS = (
+    "hits: of requests, once the model's cache has warmed up. +-: the model's error today, and "
+    "that of sampling."
+)
+SAVED = (
+    "saved: upstream time that answers from the cache would have taken, each the mean of its "
+    "URL's fetches (`report` takes medians, which a few slow ones do not move)."
+)
+NO_TIMES = "saved: nobody knows; the log has no times of fetches."
 
 
 def _gains(found: WhatIf, rows: list[Forecast]) -> Table:
@@ -101,9 +112,7 @@ def _gains(found: WhatIf, rows: list[Forecast]) -> Table:
             ]
             for each in rows
         ],
-        note="hits: of requests, once the model's cache has warmed up. +-: the model's error "
-        "today, and that of sampling. saved: upstream time that answers from the cache "
-        "would have taken.",
+        note=f"{RATIOS} {NO_TIMES if today.saved_s is None else SAVED}",
     )
 
 

@@ -1,4 +1,6 @@
-//! Rules that make one cache key out of several spellings: `lower,strip,sort-args,drop=utm_*`.
+//! Rules that make one cache key out of several spellings: `lower,strip,sort-args,drop=utm_*|gclid`.
+//!
+//! In the words of `nearcache nginx config --normalize`, and as it means them.
 //!
 //! A key is taken for `[scheme and host]path[?arguments]`, which is what almost every
 //! `*_cache_key` writes. Whether spellings get equal answers is not known here.
@@ -18,10 +20,10 @@ pub struct KeyRules {
     pub lower: bool,
     /// `strip`: spaces around values of arguments.
     pub strip: bool,
-    /// `drop=utm_*`: arguments whose name matches are left out.
+    /// `drop=utm_*|gclid`: arguments whose name matches are left out.
     pub drop: Vec<Vec<u8>>,
-    /// `allow=q`: if there are any, all other arguments are left out.
-    pub allow: Vec<Vec<u8>>,
+    /// `keep=q|page`: if there are any, only these arguments, by name, the first of each.
+    pub keep: Vec<Vec<u8>>,
     /// `sort-args`: by name; those of one name stay in their order.
     pub sort: bool,
 }
@@ -31,10 +33,13 @@ pub struct RuleError(String);
 
 impl fmt::Display for RuleError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(names) = self.0.strip_prefix("allow=") {
+            return write!(out, "allow= is called keep=, as in `config --normalize`: keep={names}");
+        }
         write!(
             out,
-            "{:?} is no rule for keys; there are lower, lower-path, strip, sort-args, drop=NAME, \
-             allow=NAME (both with *), and alias=HOST:HOST",
+            "{:?} is no rule for keys; there are lower, lower-path, strip, sort-args, \
+             drop=NAME|NAME, keep=NAME|NAME (both with *), and alias=HOST:HOST",
             self.0
         )
     }
@@ -66,8 +71,8 @@ impl KeyRules {
                 "sort-args" => self.sort = true,
                 _ => return None,
             },
-            Some(("drop", glob)) if !glob.is_empty() => self.drop.push(glob.into()),
-            Some(("allow", glob)) if !glob.is_empty() => self.allow.push(glob.into()),
+            Some(("drop", names)) => self.drop.extend(globs(names)?),
+            Some(("keep", names)) => self.keep.extend(globs(names)?),
             Some(("alias", hosts)) => {
                 let (from, to) = hosts.split_once(':')?;
                 self.aliases.push((from.into(), to.into()));
@@ -85,11 +90,11 @@ impl KeyRules {
         self.strip |= other.strip;
         self.drop.extend_from_slice(&other.drop);
         // The arguments that only one of them leaves out must not count.
-        if self.allow.is_empty() {
-            self.allow.extend_from_slice(&other.allow);
-        } else if !other.allow.is_empty() {
-            self.allow.retain(|glob| other.allow.contains(glob));
-            if self.allow.is_empty() {
+        if self.keep.is_empty() {
+            self.keep.extend_from_slice(&other.keep);
+        } else if !other.keep.is_empty() {
+            self.keep.retain(|glob| other.keep.contains(glob));
+            if self.keep.is_empty() {
                 self.drop.push(b"*".to_vec());
             }
         }
@@ -128,8 +133,11 @@ impl KeyRules {
             .map(|(name, value)| self.argument(name, value))
             .filter(|argument| self.keeps(name_of(argument)))
             .collect();
-        if self.sort {
+        if self.sort || !self.keep.is_empty() {
             kept.sort_by(|one, other| name_of(one).cmp(name_of(other)));
+        }
+        if !self.keep.is_empty() {
+            kept.dedup_by(|later, first| name_of(later) == name_of(first));
         }
         for (number, argument) in kept.iter().enumerate() {
             out.push(if number == 0 { b'?' } else { b'&' });
@@ -173,8 +181,8 @@ impl KeyRules {
     }
 
     fn keeps(&self, name: &[u8]) -> bool {
-        let allowed = self.allow.is_empty() || self.allow.iter().any(|glob| matches(glob, name));
-        allowed && !self.drop.iter().any(|glob| matches(glob, name))
+        let is_in = |globs: &[Vec<u8>]| globs.iter().any(|glob| matches(glob, name, self.lower));
+        (self.keep.is_empty() || is_in(&self.keep)) && !is_in(&self.drop)
     }
 }
 
@@ -205,15 +213,29 @@ fn lower(text: &mut Vec<u8>, from: usize) {
     }
 }
 
+/// Names with `|` between; `None` if there is none.
+fn globs(names: &str) -> Option<Vec<Vec<u8>>> {
+    let found: Vec<Vec<u8>> = names
+        .split('|')
+        .map(|name| name.trim().as_bytes().to_vec())
+        .filter(|name| !name.is_empty())
+        .collect();
+    (!found.is_empty()).then_some(found)
+}
+
 /// `*` stands for any bytes. Linear: the last star is the only one that is ever moved.
-fn matches(glob: &[u8], name: &[u8]) -> bool {
+///
+/// `any_case`: under `lower` names are in lower case already, and no capital would ever match.
+fn matches(glob: &[u8], name: &[u8], any_case: bool) -> bool {
+    let is_same =
+        |one: u8, other: u8| one == other || (any_case && one.eq_ignore_ascii_case(&other));
     let (mut g, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         if glob.get(g) == Some(&b'*') {
             star = Some((g, n));
             g += 1;
-        } else if glob.get(g) == Some(&name[n]) {
+        } else if glob.get(g).is_some_and(|byte| is_same(*byte, name[n])) {
             (g, n) = (g + 1, n + 1);
         } else if let Some((at, from)) = star {
             star = Some((at, from + 1));
@@ -246,7 +268,12 @@ mod tests {
             ("sort-args", "/s?b=1&a=2&b=0", "/s?a=2&b=1&b=0"),
             ("drop=utm_*", "/s?utm_source=x&q=1&utm_x", "/s?q=1"),
             ("drop=utm_*", "/s?utm_source=x", "/s"),
-            ("allow=q,allow=p*", "/s?page=1&x=2&q=3", "/s?page=1&q=3"),
+            ("drop=utm_*|fbclid", "/s?utm_x=1&fbclid=2&q=1", "/s?q=1"),
+            ("drop=Page*", "/s?page=1&Page=2", "/s?page=1"),
+            ("lower,drop=Page*", "/s?page=1&Page=2&PAGES=3&q=1", "/s?q=1"),
+            ("keep=q,keep=p*", "/s?page=1&x=2&q=3", "/s?page=1&q=3"),
+            ("keep=q|page", "/s?q=3&x=2&page=1&q=4", "/s?page=1&q=3"),
+            ("lower,keep=Q", "/s?Q=A&x=2", "/s?q=a"),
             ("alias=www.a.b:a.b", "https://www.a.b/x", "https://a.b/x"),
             ("alias=www.a.b:a.b", "/x", "/x"),
             ("strip", "/s?q=a%26b", "/s?q=a%26b"),
@@ -259,20 +286,22 @@ mod tests {
 
     #[test]
     fn what_is_no_rule_says_which_there_are() {
-        for rules in ["upper", "drop=", "alias=a", "lower=1"] {
+        for rules in ["upper", "drop=", "keep=|", "alias=a", "lower=1"] {
             let error = KeyRules::parse(rules).unwrap_err().to_string();
             assert!(error.contains(rules) && error.contains("sort-args"), "{error}");
         }
+        let renamed = KeyRules::parse("lower,allow=q|page").unwrap_err().to_string();
+        assert!(renamed.contains("keep=q|page"), "{renamed}");
     }
 
     #[test]
     fn rules_together_merge_what_either_merges() {
         let mut both = KeyRules::parse("lower,drop=utm_*").unwrap();
-        both.and(&KeyRules::parse("sort-args,allow=q").unwrap());
+        both.and(&KeyRules::parse("sort-args,keep=q").unwrap());
         let mut out = Vec::new();
         both.apply(b"/s?utm_x=1&x=2&q=A", &mut out);
         assert_eq!(out, b"/s?q=a");
-        both.and(&KeyRules::parse("allow=p").unwrap());
+        both.and(&KeyRules::parse("keep=p").unwrap());
         both.apply(b"/s?q=1&p=2", &mut out);
         assert_eq!(out, b"/s");
     }
@@ -286,9 +315,10 @@ mod tests {
             ("", "a", false),
             ("*_*x", "a_b_x", true),
         ] {
-            assert_eq!(matches(glob.as_bytes(), name.as_bytes()), right, "{glob} {name}");
+            let found = matches(glob.as_bytes(), name.as_bytes(), false);
+            assert_eq!(found, right, "{glob} {name}");
         }
         let stars = "*a".repeat(200);
-        assert!(!matches(stars.as_bytes(), "a".repeat(100).as_bytes()));
+        assert!(!matches(stars.as_bytes(), "a".repeat(100).as_bytes(), true));
     }
 }

@@ -132,6 +132,8 @@ pub struct TraceOptions {
     pub sample_by: KeyRules,
     pub max_keys: usize,
     pub max_requests: usize,
+    /// Does a key that the log does not have tell hosts (and schemes) apart?
+    pub key_has_host: bool,
 }
 
 #[derive(Debug)]
@@ -141,6 +143,7 @@ pub struct Trace {
     sample_by: KeyRules,
     max_keys: usize,
     max_requests: usize,
+    key_has_host: bool,
     pub requests: Vec<Asked>,
     pub keys: Keys,
     /// Keys whose hash is below it are kept.
@@ -178,6 +181,7 @@ impl Trace {
             sample_by: options.sample_by,
             max_keys: options.max_keys.max(1),
             max_requests: options.max_requests.max(1),
+            key_has_host: options.key_has_host,
             requests: Vec::new(),
             keys: Keys::default(),
             threshold: 1 << SAMPLE_BITS,
@@ -225,7 +229,7 @@ impl Trace {
             return Some(*key);
         }
         let mut spelled = std::mem::take(&mut self.spelled);
-        spell(request, &mut spelled);
+        spell(request, self.key_has_host, &mut spelled);
         self.sample_by.apply(&spelled, &mut self.coarse);
         let sample = (xxh3_64(&self.coarse) >> (u64::BITS - SAMPLE_BITS)) as u32;
         let key = (sample < self.threshold).then(|| {
@@ -291,7 +295,7 @@ impl Consumer for Trace {
             return;
         }
         let mut joined = std::mem::take(&mut self.joined);
-        let request = Request::of(record, &mut joined);
+        let request = Request::of(record, self.key_has_host, &mut joined);
         self.take_request(&request);
         self.joined = joined;
     }
@@ -323,9 +327,10 @@ impl Trace {
 }
 
 /// The key as text, with the host where the log has it apart.
-fn spell(request: &Request<'_>, out: &mut Vec<u8>) {
+fn spell(request: &Request<'_>, has_host: bool, out: &mut Vec<u8>) {
     out.clear();
-    if request.record.text(Field::Key).is_none_or(<[u8]>::is_empty)
+    if has_host
+        && request.record.text(Field::Key).is_none_or(<[u8]>::is_empty)
         && let Some(host) = request.record.text(Field::Host)
     {
         if let Some(scheme) = request.record.text(Field::Scheme) {

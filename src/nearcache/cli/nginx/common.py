@@ -41,6 +41,7 @@ INCOMPLETE = 1  # the exit code when less was read than given
 INTERRUPTED = 130  # as a shell has it for Ctrl-C
 MOST_NAMED = 3
 BAD_SHOWN = 120  # characters of a line that does not fit
+EVERY_S = 5.0
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _AGO_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -81,8 +82,8 @@ def log_options(command: Command) -> Command:
         click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines."),
         click.option("--html", metavar="FILE", help="Also write it as one HTML file.",
                      type=click.Path(dir_okay=False, path_type=Path)),
-        click.option("--every", type=click.FloatRange(0.5), default=5.0, show_default=True,
-                     help="With --follow: show anew after so many seconds."),
+        click.option("--every", type=click.FloatRange(0.5), metavar="SECONDS",
+                     help="With --follow: show anew after so many seconds. [5]"),
         click.option("--follow", is_flag=True,
                      help="Go on with what nginx writes, through rotations; Ctrl-C ends it."),
         click.option("--until", metavar="TIME", callback=moment, help="Only requests before."),
@@ -128,11 +129,17 @@ class Request:
     location: str | None = None
     groups: tuple[tuple[str, str], ...] = ()
     follow: bool = False
-    every: float = 5.0
+    every: float | None = None
     as_json: bool = False
     html: Path | None = None
     more: dict[str, Any] = field(default_factory=dict)
     """Of NginxLog, for one verb only: ``argument`` and the like."""
+
+    def __post_init__(self) -> None:
+        if self.every is not None and not self.follow:
+            raise click.UsageError(
+                "--every says how often --follow shows it anew: give --follow, too, or leave it out"
+            )
 
 
 @dataclass
@@ -180,6 +187,14 @@ class Reading:
         yield f"read: {named}" + (f" and {more} more" if more > 0 else "")
         yield f"log format: {self.format.name}, {self.format.chosen}"
         yield from self.site.notes
+        hosts = list(dict.fromkeys(each["host"] for each in result["top"] if each["host"]))
+        if len(hosts) > 1:
+            shown = ", ".join(printable(host) for host in hosts[:MOST_NAMED])
+            dots = " ..." if len(hosts) > MOST_NAMED else ""
+            yield (
+                f"several hosts ({shown}{dots}): URL groups and locations count all of them "
+                "together; --host HOST shows one"
+            )
         yield from self.logs.notes
         yield from self.logs.changes()
         if result["left_out"]:
@@ -319,6 +334,7 @@ def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Re
         min_uses=site.min_uses,
         ignore_headers=site.ignore_headers,
         utc_offset_s=_utc_offset_s(),
+        key_has_host=site.key_has_host,
         **request.more,
     )
     log.only(
@@ -367,12 +383,12 @@ def _utc_offset_s() -> int:
 
 
 def _follow(request: Request, reading: Reading, show: Callable[[Reading], None]) -> None:
-    shown_at = time.monotonic()
+    shown_at, every_s = time.monotonic(), request.every or EVERY_S
     try:
         for chunk in reading.logs.chunks():
             if chunk:
                 reading.log.feed(chunk)
-            if time.monotonic() - shown_at >= request.every:
+            if time.monotonic() - shown_at >= every_s:
                 if sys.stdout.isatty() and not request.as_json:
                     click.clear()
                 show(reading)
@@ -394,9 +410,16 @@ def _check(reading: Reading, request: Request) -> None:
         if asked and not says[field_] and result["lines"] > result["bad"]:
             raise NginxError(f"the log has no {field_} to go by; add {variable} to the log_format")
     if result["left_out"] and not result["total"]["requests"]:
+        asked_for = {
+            "--since": request.since,
+            "--until": request.until,
+            "--host": request.host,
+            "--location": request.location,
+        }
+        named = " and ".join(option for option, value in asked_for.items() if value is not None)
         raise NginxError(
-            f"none of {plural(result['left_out'], 'request')} is of the time, host and location "
-            "asked for"
+            f"none of {plural(result['left_out'], 'request')} is left by {named}; without, it is "
+            "said which times and URLs there are"
         )
     if result["lines"] and result["bad"] == result["lines"]:
         number, text = result["bad_examples"][0]

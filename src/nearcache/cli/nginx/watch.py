@@ -34,6 +34,7 @@ from nearcache.cli.nginx.common import (
     which_logs,
 )
 from nearcache.cli.nginx.watch_views import Lines, Objects, Screen, View
+from nearcache.cli.suspension import Suspension
 from nearcache.errors import NginxError
 from nearcache.nginx.tail import Tail
 from nearcache.nginx.text import Page, lines_of, plural
@@ -94,6 +95,8 @@ def watch(
     Exits 0, 1 if a file could not be read to its end, 2 if nothing can be watched.
     """
     request = Request(**given, follow=True, more={"watched": True})
+    if once and (lines or seconds):
+        raise click.UsageError("--once is --lines 1: give one of --once, --lines and --seconds")
     ends = Ends(1 if once else lines, seconds)
     stopped = threading.Event()
     seen = Watch(window_s)
@@ -104,8 +107,10 @@ def watch(
     with _ended_politely(tail):
         if from_start and not session.is_piped:
             session.catch_up()
-        with keyboard() if view.live else _no_keyboard() as keys, view:
-            session.run(view, keys, ends)
+        keys = keyboard() if view.live else Keyboard(None)
+        terminal = (keys, view) if view.live else ()
+        with keys, view, Suspension(*terminal) as suspension:
+            session.run(view, keys, suspension, ends)
     session.close(view)
 
 
@@ -235,13 +240,13 @@ class Session:
             self.seen.take_backlog(self.reading.log.take_recent())
             self._looked_at = time.monotonic()
 
-    def run(self, view: View, keys: Keyboard, ends: Ends) -> None:
+    def run(self, view: View, keys: Keyboard, suspension: Suspension, ends: Ends) -> None:
         start, shown, over = self._looked_at, 0, False
         while not over:
             due = self._looked_at + self.every_s
             if ends.seconds is not None:
                 due = min(due, start + ends.seconds)
-            if not self._waited(view, keys, due):
+            if not self._waited(view, keys, suspension, due):
                 break
             over = self.tail.ended.is_set()  # before the look, or its last lines were missed
             bad = self.seen.bad
@@ -285,9 +290,10 @@ class Session:
         if self.reading.logs.troubles:
             raise SystemExit(INCOMPLETE)
 
-    def _waited(self, view: View, keys: Keyboard, due: float) -> bool:
+    def _waited(self, view: View, keys: Keyboard, suspension: Suspension, due: float) -> bool:
         """Waits for the time, or the end of the stream; False if somebody wants to quit."""
         while time.monotonic() < due and not self.tail.ended.is_set():
+            suspension.stop_if_asked()
             for key in keys.keys(min(due, time.monotonic() + LOOKS_S)):
                 if key in QUIT:
                     return False
@@ -311,11 +317,6 @@ def _status(text: str) -> Iterator[None]:
         return
     with console.status(text):
         yield
-
-
-@contextmanager
-def _no_keyboard() -> Iterator[Keyboard]:
-    yield Keyboard(None)
 
 
 @contextmanager

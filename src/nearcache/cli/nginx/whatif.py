@@ -113,7 +113,7 @@ def _counts(_ctx: click.Context, _param: click.Parameter, value: str) -> list[in
     "keys",
     metavar="RULES",
     multiple=True,
-    help="lower, strip, sort-args, lower-path, drop=utm_*, allow=q, alias=HOST:HOST; "
+    help="lower, strip, sort-args, lower-path, drop=utm_*|gclid, keep=q|page, alias=HOST:HOST; "
     "with commas between. May be given several times.",
 )
 @click.option(
@@ -164,10 +164,10 @@ def whatif(**given: Any) -> None:
     from nearcache.nginx.whatif import whatif as replay_all
     from nearcache.nginx.whatif_rules import Subject
 
-    today, axes = _today(given), _axes(given)
-    trace, logs, name = _read(given, today)
     if given["argument"] and given["path_part"]:
         raise click.UsageError("give --arg or --path-part, not both")
+    today, axes = _today(given), _axes(given)
+    trace, logs, name = _read(given, today)
     argument = None if given["path_part"] else given["argument"] or "q"
     subject = Subject(argument=argument, path_part=given["path_part"])
     question = Question(
@@ -252,6 +252,7 @@ def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str]:
         valid=[(place.valid, place.ignore_headers) for place in today.places],
         sample_by=";".join(given["keys"]),
         max_requests=given["max_requests"],
+        key_has_host=site.key_has_host,
     )
     trace.only(since_us=given["since"], until_us=given["until"], host=given["host"])
     for chunk in with_progress(logs):
