@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nearcache import options
+from nearcache.backends import SharedMemoryCache
 from nearcache.codec import Unencodable, codec_for, json_text, make_codec
 from nearcache.codec.compressors import COMPRESSORS
 from nearcache.codec.serializers import CHOICES
@@ -242,3 +243,16 @@ def test_a_cycle_and_endless_sharing_are_refused_without_pickle(
     for value in (cycle, doubled):
         with pytest.raises(Unencodable, match="has no exact form"):
             make_codec("exact").encode(value)
+
+
+@pytest.mark.parametrize("serializer", ["exact", "json", "ujson", "msgpack"])
+def test_a_value_that_does_not_fit_is_pickle_s_error(serializer: str, private_path: Path) -> None:
+    """As Django demands of every backend."""
+    options = {"OPTIONS": {"size": "4MB", "serializer": serializer}}
+    cache = SharedMemoryCache(str(private_path / "c"), options)
+    for write in (cache.set, cache.add):
+        with pytest.raises(pickle.PickleError):
+            write("k", object())
+        with pytest.raises(TypeError):
+            write("k", print)
+    assert cache.get("k", "missed") == "missed"

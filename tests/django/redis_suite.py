@@ -16,7 +16,7 @@ from django.core.cache import cache, caches
 from django.test import TestCase, override_settings
 from sessions_tests import tests as django_session_tests
 
-from tests.django.suite import Reentrant
+from tests.django.behaviour import Behaviour
 
 PLACES = json.loads(os.environ["NEARCACHE_TEST_PLACES"])
 """The path of a server, and the URL of a cluster."""
@@ -41,9 +41,7 @@ CELLS: dict[str, tuple[str, dict[str, Any]]] = {
 SESSION_CELLS = ["auto_none", "pickle_zlib", "through_async"]
 
 
-class BackendTests(django_cache_tests.BaseCacheTests):
-    """BaseCacheTests, and what LocMemCacheTests adds that is about behaviour."""
-
+class BackendTests(Behaviour, django_cache_tests.BaseCacheTests):
     other: dict[str, Any]
 
     # Aliases with MAX_ENTRIES: the server evicts, by its own rules.
@@ -60,16 +58,6 @@ class BackendTests(django_cache_tests.BaseCacheTests):
             cache.set("value", 42)
             assert caches["default"].get("value") == 42
             assert caches["other"].get("value") is None
-
-    def test_pickling_may_use_the_cache(self) -> None:
-        cache.set("set", Reentrant())
-        assert cache.add("add", Reentrant()) is True
-
-    def test_incr_decr_timeout(self) -> None:
-        cache.set("value", 1, timeout=cache.default_timeout * 10)
-        cache.incr("value")
-        cache.decr("value")
-        assert cache.ttl("value") > cache.default_timeout * 9
 
 
 class AsyncBackendTests(BackendTests):

@@ -10,6 +10,8 @@ from django.core.cache import cache, caches
 from django.test import TestCase, override_settings
 from sessions_tests.tests import *  # noqa: F403
 
+from tests.django.behaviour import Behaviour
+
 BASE = settings.CACHES["default"]
 OTHER = {**BASE, "LOCATION": settings.OTHER_LOCATION}
 # The star import brings Django's classes for other session engines; only ours are wanted.
@@ -20,29 +22,9 @@ del BaseCacheTests
 
 
 @override_settings(CACHES=caches_setting_for_tests(base=BASE))
-class BackendTests(django_cache_tests.BaseCacheTests, TestCase):
-    """BaseCacheTests, and what LocMemCacheTests adds that is about behaviour."""
-
+class BackendTests(Behaviour, django_cache_tests.BaseCacheTests, TestCase):
     @override_settings(CACHES={"default": BASE, "other": OTHER})
     def test_multiple_caches(self) -> None:
         cache.set("value", 42)
         assert caches["default"].get("value") == 42
         assert caches["other"].get("value") is None
-
-    def test_pickling_may_use_the_cache(self) -> None:
-        cache.set("set", Reentrant())
-        assert cache.add("add", Reentrant()) is True
-
-    def test_incr_decr_timeout(self) -> None:
-        cache.set("value", 1, timeout=cache.default_timeout * 10)
-        cache.incr("value")
-        cache.decr("value")
-        assert cache.ttl("value") > cache.default_timeout * 9
-
-
-class Reentrant:
-    """Uses the cache while it is pickled: a lock held meanwhile would never be free."""
-
-    def __getstate__(self) -> dict[str, int]:
-        cache.set("inside", 1)
-        return {"inside": cache.get("inside")}

@@ -1,5 +1,6 @@
 """Settings for Django's own tests; the backend under test comes from the environment."""
 
+import json
 import os
 
 SECRET_KEY = "for tests only"
@@ -27,8 +28,7 @@ CACHES = {
     "default": {
         "BACKEND": os.environ["NEARCACHE_TEST_BACKEND"],
         "LOCATION": os.environ["NEARCACHE_TEST_LOCATION"],
+        "OPTIONS": json.loads(os.environ["NEARCACHE_TEST_OPTIONS"]),
     }
 }
-OTHER_LOCATION = os.environ.get(
-    "NEARCACHE_TEST_OTHER_LOCATION", f"{os.environ['NEARCACHE_TEST_LOCATION']}-other"
-)
+OTHER_LOCATION = f"{os.environ['NEARCACHE_TEST_LOCATION']}-other"

@@ -1,5 +1,6 @@
-"""Django's cache and session tests pass on every backend, sync and through ``a*``.
+"""Django's cache and session tests pass on every backend and codec, sync and through ``a*``.
 
+Codecs are those that hold all the tests store: functions, classes, models and responses.
 Each run is a process of Django's own test runner; that of Redis forks one per cell. All run
 side by side: they spend most of their time waiting for one-second timeouts.
 """
@@ -14,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,16 +24,29 @@ from tests.needs import missing
 from tests.redis.cluster_servers import running_cluster
 from tests.redis.servers import running
 
-BACKENDS = [
-    "nearcache.backends.SharedMemoryCache",
-    "tests.backends.classes.PlainSharedMemoryCache",
-    "tests.backends.classes.MemoryCache",
-    "tests.django.through_async.FusedThroughAsync",
-    "tests.django.through_async.PlainThroughAsync",
-    "tests.django.through_async.MemoryThroughAsync",
-    "tests.django.through_recording.RecordedMemory",
-    "tests.django.through_recording.RecordedMemoryThroughAsync",
-]
+SHARED_MEMORY = "nearcache.backends.SharedMemoryCache"
+MEMORY = "tests.backends.classes.MemoryCache"
+AUTO_LZ4 = {"compressor": "lz4", "compress_min": 0}
+SIGNED_ZSTD = {
+    "serializer": "pickle",
+    "compressor": "zstd",
+    "compress_min": 0,
+    "sign_key": "a secret of the tests",
+}
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "shared memory": (SHARED_MEMORY, {}),
+    "shared memory, signed zstd": (SHARED_MEMORY, SIGNED_ZSTD),
+    "shared memory, lz4": (SHARED_MEMORY, AUTO_LZ4),
+    "shared memory, not fused": ("tests.backends.classes.PlainSharedMemoryCache", {}),
+    "memory": (MEMORY, {}),
+    "memory, signed zstd": (MEMORY, SIGNED_ZSTD),
+    "memory, lz4": (MEMORY, AUTO_LZ4),
+    "shared memory, awaited": ("tests.django.through_async.FusedThroughAsync", {}),
+    "shared memory, not fused, awaited": ("tests.django.through_async.PlainThroughAsync", {}),
+    "memory, awaited": ("tests.django.through_async.MemoryThroughAsync", {}),
+    "recorded": ("tests.django.through_recording.RecordedMemory", {}),
+    "recorded, awaited": ("tests.django.through_recording.RecordedMemoryThroughAsync", {}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +64,16 @@ def runs(
         cluster = stack.enter_context(running_cluster(redis_directory))
         nodes = ",".join(map(str, cluster.addresses))
         places = {"path": server.path, "cluster": f"redis+cluster://{nodes}"}
-        started = {name: _start(name, suite, directory) for name in BACKENDS}
+        started = {
+            name: _start(suite, backend, str(directory / str(number)), options)
+            for number, (name, (backend, options)) in enumerate(RUNS.items())
+        }
         started["redis"] = _start(
-            "nearcache.backends.RedisCache",
             suite,
-            directory,
+            "nearcache.backends.RedisCache",
+            f"unix://{server.path}",
             command=["-m", "tests.django.side_by_side", "tests.django.redis_suite"],
             NEARCACHE_TEST_PLACES=json.dumps(places),
-            NEARCACHE_TEST_LOCATION=f"unix://{server.path}",
         )
         yield started
         for process in started.values():
@@ -65,9 +82,10 @@ def runs(
 
 
 def _start(
-    backend: str,
     suite: Path,
-    directory: Path,
+    backend: str,
+    location: str,
+    options: dict[str, Any] | None = None,
     command: Sequence[str] = ("-m", "django", "test", "--noinput", "tests.django.suite"),
     **more: str,
 ) -> subprocess.Popen[str]:
@@ -75,7 +93,8 @@ def _start(
         "DJANGO_SETTINGS_MODULE": "tests.django.suite_settings",
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(suite), os.environ.get("PYTHONPATH", "")]),
         "NEARCACHE_TEST_BACKEND": backend,
-        "NEARCACHE_TEST_LOCATION": str(directory / backend.rpartition(".")[2]),
+        "NEARCACHE_TEST_LOCATION": location,
+        "NEARCACHE_TEST_OPTIONS": json.dumps(options or {}),
         **more,
     }
     return subprocess.Popen(
@@ -88,11 +107,11 @@ def _start(
     )
 
 
-@pytest.mark.parametrize("backend", [*BACKENDS, "redis"])
-def test_django_s_own_suite_passes(backend: str, runs: dict[str, subprocess.Popen[str]]) -> None:
-    output, _ = runs[backend].communicate(timeout=300)
-    assert runs[backend].returncode == 0, output[-8000:]
+@pytest.mark.parametrize("run", [*RUNS, "redis"])
+def test_django_s_own_suite_passes(run: str, runs: dict[str, subprocess.Popen[str]]) -> None:
+    output, _ = runs[run].communicate(timeout=300)
+    assert runs[run].returncode == 0, output[-8000:]
     assert "skipped" not in output, output[-2000:]
     # 54 in BaseCacheTests of Django 5.2, less the three about culling; in each cell.
     counts = [int(count) for count in re.findall(r"Ran (\d+) tests", output)]
-    assert sum(counts) > (22 * 51 if backend == "redis" else 51), output[-2000:]
+    assert sum(counts) > (22 * 51 if run == "redis" else 51), output[-2000:]
