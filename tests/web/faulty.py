@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from typing import Any
 
 from django.core.cache.backends.locmem import LocMemCache
@@ -10,6 +12,19 @@ from django.core.cache.backends.locmem import LocMemCache
 class Fails(LocMemCache):
     def get(self, key: str, *arguments: Any, **options: Any) -> Any:
         raise ConnectionError("nobody listens")
+
+
+class MeetsOthers(LocMemCache):
+    """Notes whether two threads were inside a first read at once."""
+
+    meeting = threading.Barrier(2)
+    met = False
+
+    def get(self, key: str, *arguments: Any, **options: Any) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            self.meeting.wait(0.2)
+            type(self).met = True
+        return super().get(key, *arguments, **options)
 
 
 class Damages(LocMemCache):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from nearcache.web.pages import _spread
 from nearcache.web.summary import duration, size
 
 from .conftest import locmem
+from .faulty import MeetsOthers
 
 Pages = Callable[..., Client]
 HTML = {"headers": {"Accept": "text/html,*/*"}}
@@ -49,6 +51,17 @@ def test_every_hit_is_attempted_and_recorded_once(pages: Pages) -> None:
     per_alias = lines(client)
     assert sum(line["times"] + line["misses"] for line in per_alias.values()) == 33
     assert all(line["times"] > 3 for line in per_alias.values()), "both are drawn"
+
+
+def test_first_reads_are_one_at_a_time_so_that_clients_are_imported_so(pages: Pages) -> None:
+    client = pages({name: {"BACKEND": "tests.web.faulty.MeetsOthers"} for name in ("default", "b")})
+    threads = [Thread(target=client.get, args=(f"/cachelab/{name}",)) for name in ("default", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not MeetsOthers.met
+    assert summary(client)["recorded"] == 2
 
 
 def test_the_answer_of_a_hit_is_the_mean_so_far_in_milliseconds(pages: Pages) -> None:

@@ -40,8 +40,7 @@ function drawAll() {
   figures.forEach(draw);
 }
 addEventListener("resize", drawAll);
-for (const changed of ["(prefers-color-scheme: dark)", "print"]) // paper is light
-  matchMedia(changed).addEventListener("change", () => figures.forEach(draw));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => figures.forEach(draw));
 for (const figure of figures) {
   figure.classList.remove("undrawn");
   figure.querySelector("details").open = false;
