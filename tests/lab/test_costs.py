@@ -60,6 +60,27 @@ def test_what_was_not_measured_has_no_cost() -> None:
     assert "Without the server's CPU" in table.note
 
 
+def test_the_server_of_an_alias_of_the_users_is_not_counted_as_free() -> None:
+    sample = made(server_cpu=False)
+    for name, proof in (("cheap", {"socket": "unix /run/redis"}), ("dear", {})):
+        sample.candidates[name].server = None
+        sample.candidates[name].proof = proof
+    (table,) = views(Analysis(sample)).parts
+    assert isinstance(table, Table)
+    assert table.note.endswith("Without the server's CPU, which was not measured: cheap.")
+
+
+def test_where_no_processor_time_was_measured_the_table_is_of_memory_alone() -> None:
+    sample = made()
+    for cell in sample.cells.values():
+        cell.measures.clear()
+    (table,) = views(Analysis(sample)).parts
+    assert isinstance(table, Table)
+    assert list(table.head) == ["", "stored/data", "GB a month"]
+    assert all(len(row) == len(table.head) for row in table.rows)
+    assert "lab run backends" in table.note
+
+
 def test_the_table_shows_only_what_has_a_price() -> None:
     sample = made()
     sample.about["prices"] = vars(Prices(gb_month=4.0, given_on="2025-01-02"))

@@ -26,9 +26,11 @@ MILLION = 1e6
 LEAST_OF_MIX = 0.5
 SMALLEST_SHORT = 1e-3  # below, three digits would need an exponent
 COUNTED = (
-    "A GB is one of your data, counted as pickled values; CPU is that of client and server for an "
-    "average operation. Replicas, spare servers and the network are not in it."
+    "A GB is one of your data, counted as pickled values. Replicas, spare servers and the network "
+    "are not in it."
 )
+WITH_CPU = "CPU is that of client and server for an average operation."
+WITHOUT_CPU = "Processor time is not measured here: lab run backends does that."
 OPTIONS = {
     "gb_month": "--price-gb-month",
     "vcpu_hour": "--price-vcpu-hour",
@@ -141,13 +143,15 @@ def views(analysis: Analysis) -> Views:
 
 
 def _table(found: Sequence[Cost], prices: Prices) -> Table:
+    has_cpu = any(cost.cpu_ns is not None for cost in found)
     head = ["", "stored/data"]
     head += ["GB a month"] if prices.gb_month is not None else []
-    head += ["CPU µs"]
-    head += ["million ops"] if prices.vcpu_hour is not None else []
-    head += ["vCPUs", "a month"] if prices.requests_per_second is not None else []
-    rows = [_row(cost, prices) for cost in found]
-    return Table(title=_title(prices), head=head, rows=rows, note=_note(found))
+    if has_cpu:
+        head += ["CPU µs"]
+        head += ["million ops"] if prices.vcpu_hour is not None else []
+        head += ["vCPUs", "a month"] if prices.requests_per_second is not None else []
+    rows = [_row(cost, prices)[: len(head)] for cost in found]
+    return Table(title=_title(prices), head=head, rows=rows, note=_note(found, has_cpu))
 
 
 def _title(prices: Prices) -> str:
@@ -179,12 +183,17 @@ def _number(value: float | None) -> str:
     return f"{value:.3g}" if value >= SMALLEST_SHORT else f"{value:.6f}"
 
 
-def _note(found: Sequence[Cost]) -> str:
-    notes = [COUNTED]
+def _asks(entry: Entry) -> bool:
+    """Whether a server answers; of the user's own caches the socket tells."""
+    return entry.server is not None or "socket" in entry.proof
+
+
+def _note(found: Sequence[Cost], has_cpu: bool) -> str:
+    notes = [COUNTED, WITH_CPU if has_cpu else WITHOUT_CPU]
     private = [cost.entry.name for cost in found if cost.entry.reach == "process"]
     if private:
         notes.append(f"{', '.join(private)}: times the number of processes, as each has its own.")
-    blind = [cost.entry.name for cost in found if cost.entry.server and not cost.server_known]
-    if blind:
+    blind = [cost.entry.name for cost in found if _asks(cost.entry) and not cost.server_known]
+    if blind and has_cpu:
         notes.append(f"Without the server's CPU, which was not measured: {', '.join(blind)}.")
     return " ".join(notes)
