@@ -76,6 +76,8 @@ def is_alive(pid: int) -> bool:
         ("run backends --match x:*", "--match says what --sample takes"),
         ("run backends --keys 10", "--keys says what --sample takes"),
         ("run backends --speed 2", "--speed is that of a recording"),
+        ("run backends --path {tmp}", "--path names directories for disks"),
+        ("run locks --price-gb-month 4", "prices are applied to what a cache stores"),
         ("run backends --price-gb-month -4", "--price-gb-month is -4.0; a price"),
         ("run backends --out /proc/nowhere", "give --out DIR"),
         ("run backends --redis-server /no/such/binary --out {tmp}", "is not a program"),

@@ -18,6 +18,7 @@ CULLED = (
     "it holds {most} entries: when it is full, keys of this run push out others, yours among them"
 )
 UNRECORDED = "measured without its recording"
+DROPS = "MAX_ENTRIES is {most}: beyond them it drops values, and this run stores fewer"
 PRIVATE = ("LocMemCache", "DummyCache")
 ON_THIS_HOST = ("FileBasedCache", "DjangoCache", "SharedMemoryCache")
 CULLING = ("FileBasedCache", "DatabaseCache")
@@ -31,9 +32,12 @@ def own_alias(
     entry = unrecorded(settings)
     classes = class_names(entry["BACKEND"])
     notes = [NOTE] if entry == settings else [NOTE, UNRECORDED]
+    options = {**entry, **(entry.get("OPTIONS") or {})}
+    most = options.get("MAX_ENTRIES", DJANGO_MOST)
     if classes & set(CULLING):
-        options = {**entry, **(entry.get("OPTIONS") or {})}
-        notes.append(CULLED.format(most=options.get("MAX_ENTRIES", DJANGO_MOST)))
+        notes.append(CULLED.format(most=most))
+    if "LocMemCache" in classes:
+        notes.append(DROPS.format(most=most))
     return Candidate(
         name=alias,
         title=f"{alias} of {settings_module}",

@@ -150,6 +150,7 @@ def run(names: Sequence[str], **given: Any) -> None:
     asked.check()
     experiments = _experiments(names, given)
     wish = _wish(given)
+    _check_heard(experiments, wish)
     for experiment in experiments:
         _prepared(experiment, wish, given)  # all of the request is checked before it begins
     _writable(given["out"])
@@ -245,6 +246,17 @@ def _wish(given: dict[str, Any]) -> Wish:
         prices=_prices(given),
         paths=given["paths"],
     )
+
+
+def _check_heard(experiments: Sequence[Experiment], wish: Wish) -> None:
+    """What no experiment of this run listens to was meant for another."""
+    from nearcache.lab.laboratory import takes
+
+    if wish.paths and not any("path" in c.options for e in experiments for c in e.candidates):
+        raise LabError("--path names directories for disks; run disks with it")
+    if wish.prices and not any(takes(each, "takes_own_data") for each in experiments):
+        names = ", ".join(_able("takes_own_data"))
+        raise LabError(f"prices are applied to what a cache stores and does: run {names}")
 
 
 def _measures_own(given: dict[str, Any]) -> bool:
