@@ -142,7 +142,7 @@ class Nginx:
         return self.box.errors
 
     def stop(self) -> None:
-        self.box.__exit__()
+        self.box.stop()
 
 
 # nginx opens sockets in this order, and the sandbox waits for the last.
@@ -187,7 +187,7 @@ def start_nginx(program: str) -> Iterator[StartNginx]:
 
     yield start
     for nginx in started:
-        nginx.stop()
+        nginx.box.__exit__()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nearcache.nginx.cachedir import CacheDir
+from nearcache.nginx.keys import name_of, path_of
 from nearcache.nginx.purge import Purger
 from nearcache.nginx.receipt import How, Receipt
 
@@ -164,6 +165,29 @@ def test_nginx_logs_nothing_critical_after_a_soft_purge(proxy: Proxy, upstream: 
     nginx.get("/a")
     assert "[crit]" not in nginx.errors
     assert "[alert]" not in nginx.errors
+
+
+def test_one_file_that_is_no_entry_does_not_save_the_others(
+    proxy: Proxy, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.script = lambda path, headers: Answer(b"x", headers={"Vary": "Accept-Language"})
+    nginx = proxy("")
+    nginx.fill("/a", {"Accept-Language": "de"})
+    nginx.fill("/a", {"Accept-Language": "en"})
+    nginx.fill("/b")
+    nginx.fill("/c")
+    keys = [key_of(upstream, path) for path in ("/a", "/b", "/c")]
+    a, _, c = (nginx.cache / path_of(name_of(key), (1, 2)) for key in keys)
+    a.write_bytes(a.read_bytes()[:100])  # as a full disk leaves it
+    c.parent.rename(tmp_path / "level")
+    c.parent.symlink_to(tmp_path / "level")
+    with CacheDir(nginx.cache) as directory:
+        receipt = Purger(directory).purge_keys(keys, (1, 2))
+    assert (receipt.files, receipt.refusals) == (2, 2)  # /b, and the other variant of /a
+    assert "it has no key" in receipt.refused[0]
+    assert "a link or a file stands for a level" in receipt.refused[1]
+    assert nginx.get("/b").cache == "EXPIRED"
+    assert (tmp_path / "level" / c.name).exists()
 
 
 def test_an_error_page_is_kept_where_no_purge_reaches(proxy: Proxy, upstream: Upstream) -> None:

@@ -29,6 +29,9 @@ LEVEL_NAME = re.compile(r"[0-9a-f]{1,2}")
 OFFSETS = re.compile(r"\d{3,}")  # each would be a reason of its own
 DEEPEST = 3
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+NOT_OURS = (
+    "may not be read or written by this user; run this as that of nginx's workers, or as root"
+)
 LOOKS_AT = 200  # entries, to find out how the directory is laid out
 
 ReadEntry = Callable[[int, str], CacheFile]
@@ -133,18 +136,28 @@ class CacheDir:
             os.close(directory)
 
     def open_folder(self, folder: str) -> int:
-        """A descriptor of a directory below the root, opened level by level without links."""
+        """A descriptor of a directory below the root, opened level by level without links.
+
+        Raises NotACacheFile where there is one, OSError for what has gone or may not be read.
+        """
         current = os.dup(self.descriptor)
         for part in filter(None, folder.split("/")):
             try:
                 below = os.open(part, FOLDER, dir_fd=current)
+            except OSError as error:
+                if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                    raise NotACacheFile(folder, "a link or a file stands for a level") from error
+                raise
             finally:
                 os.close(current)
             current = below
         return current
 
     def find(self, key: bytes, levels: Sequence[int]) -> Found | None:
-        """The main entry of a key without a walk; None if it is not stored."""
+        """The main entry of a key without a walk; None if it is not stored.
+
+        Raises NotACacheFile if something else is in its place, NginxError if it may not be read.
+        """
         name = name_of(key)
         folder = str(path_of(name, levels).parent)
         folder = "" if folder == "." else folder
@@ -152,6 +165,15 @@ class CacheDir:
             return Found(self.read(folder, name), folder)
         except FileNotFoundError:
             return None
+        except PermissionError:
+            raise NginxError(f"{path_of(name, levels)} {NOT_OURS}") from None
+
+    def has(self, key: bytes, levels: Sequence[int]) -> bool:
+        """Is there something in the place of a key? What is no entry a purge will refuse."""
+        try:
+            return self.find(key, levels) is not None
+        except NotACacheFile:
+            return True
 
     def _walk(
         self, directory: int, folder: str, census: Census, read: ReadEntry

@@ -162,7 +162,7 @@ def resolve(
     if not any(_is_of(prefix, parts) for prefix in learned.prefixes):
         turns.append(list(_from_prefixes(url, learned)))
     for turn in turns:
-        found = [each for each in turn if directory.find(each.key, levels)]
+        found = [each for each in turn if directory.has(each.key, levels)]
         if len(found) > 1:
             shown = " or ".join(printable(each.key.decode(errors="replace")) for each in found)
             raise NginxError(f"{url} may be {shown}; give the right one with --key")

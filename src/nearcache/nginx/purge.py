@@ -26,8 +26,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from nearcache.errors import NginxError, NotACacheFile
-from nearcache.nginx.cachedir import CacheDir, Census, Found
+from nearcache.nginx.cachedir import NOT_OURS, CacheDir, Census, Found
 from nearcache.nginx.cachefile import CacheFile, open_entry, read_open
+from nearcache.nginx.keys import name_of, path_of
 from nearcache.nginx.receipt import How, Purged, Receipt
 
 # Before now, so that clocks of a second's resolution agree that it is over.
@@ -108,7 +109,7 @@ class Purger:
         left = set(keys)
         if levels is not None:
             for key in keys:
-                found = self._find(key, levels)
+                found = self._find(key, levels, receipt)
                 if found and not scan:
                     self._take(found, receipt)
                 elif found and not found.entry.vary and not thorough:
@@ -128,8 +129,13 @@ class Purger:
         receipt.seconds = time.monotonic() - began
         return receipt
 
-    def _find(self, key: bytes, levels: Sequence[int]) -> Found | None:
-        found = self.directory.find(key, levels)
+    def _find(self, key: bytes, levels: Sequence[int], receipt: Receipt) -> Found | None:
+        """What stands in the place of an entry and is none is refused; other keys are purged."""
+        try:
+            found = self.directory.find(key, levels)
+        except (NginxError, OSError) as error:
+            receipt.refuse(_why(str(path_of(name_of(key), levels)), error))
+            return None
         if found and found.entry.key != key:
             raise NginxError(f"{found.path} has another key with the same MD5; nothing was done")
         return found
@@ -177,8 +183,8 @@ class Purger:
         """False if it was refused."""
         try:
             receipt.add(self._purge(found))
-        except (NotACacheFile, PermissionError) as error:
-            receipt.refuse(f"{found.path}: {error}")
+        except (NotACacheFile, OSError) as error:
+            receipt.refuse(_why(found.path, error))
             return False
         if self.pause_s and not self.dry_run:
             self.sleep(self.pause_s)
@@ -277,3 +283,12 @@ class Purger:
             left_s=round(entry.time_left(now), 1),
             variant=entry.is_variant,
         )
+
+
+def _why(path: str, error: Exception) -> str:
+    """Why an entry was left alone."""
+    if isinstance(error, NotACacheFile):
+        return f"{path}: {error.reason}"
+    if isinstance(error, PermissionError):
+        return f"{path} {NOT_OURS}"
+    return f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)

@@ -41,6 +41,9 @@ def _sentence(receipt: Receipt, again: int) -> str:
     word = {"soft": "expired", "hard": "unlinked"}[receipt.how]
     verb = f"would be {word}" if receipt.dry_run else word
     where = "with a scan" if receipt.census else "without a scan"
+    if receipt.refusals and not receipt.files:
+        what = plural(receipt.refusals, "file")
+        return f"Nothing was purged in {_took(receipt.seconds)}, {where}: {what} refused."
     if not receipt.files:
         nothing = "Once more: nothing" if again else "Nothing"
         return f"{nothing} to purge was found in {_took(receipt.seconds)}, {where}."

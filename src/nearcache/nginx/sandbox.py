@@ -85,9 +85,13 @@ class Sandbox:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.stop()
+        self._temporary.cleanup()
+
+    def stop(self) -> None:
+        """Ends nginx; its directory stays until the block is left."""
         if self.process:
             _end(self.process)
-        self._temporary.cleanup()
 
     def write(self, text: str, files: Mapping[str, str] | None = None) -> None:
         """Puts the configuration in place: what belongs to the http level, and files beside."""

@@ -94,7 +94,7 @@ class Targets:
         return self.of_url(word)
 
     def _exists(self, key: bytes) -> bool:
-        return self.directory.find(key, self.levels) is not None
+        return self.directory.has(key, self.levels)
 
 
 def refuse_what_is_no_cache(directory: CacheDir) -> bool:
