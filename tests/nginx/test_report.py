@@ -408,6 +408,7 @@ def test_what_a_stranger_asked_for_cannot_move_the_cursor_or_write_html(tmp_path
     assert "&lt;script&gt;" in html
     assert "49" not in html
     assert "default-src 'none'" in html
+    assert "<h1>nginx cache: misses</h1>" in html
     assert "http://" not in html.replace("http://www.w3.org", "")
 
 

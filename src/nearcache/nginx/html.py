@@ -33,6 +33,7 @@ class Shown:
     columns: Sequence[tuple[float, float, str]] = ()  # x, height, what the pointer shows
     width: float = 0
     step: float = STEP - 1
+    top: str = ""  # what the highest column stands for
     number: int = 0  # of a chart, among the charts
     colours: Sequence[str] = ()  # of its lines, as the style sheet names them
 
@@ -119,4 +120,5 @@ def _shown(part: Part, drawn: Sequence[Chart]) -> Shown:
         for place, value in enumerate(part.values)
         if value is not None
     ]
-    return Shown("columns", part, columns, STEP * max(1, len(part.values)))
+    width = STEP * max(1, len(part.values))
+    return Shown("columns", part, columns, width, top=part.shown(top) if columns else "")
