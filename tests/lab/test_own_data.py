@@ -10,17 +10,20 @@ import time
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nearcache.errors import LabError
 from nearcache.lab.candidates import LOCMEM
+from nearcache.lab.fidelity import EXACT
 from nearcache.lab.messages import Visit
 from nearcache.lab.operations import Bench, Visitor
 from nearcache.lab.own_data import MOST_VALUE_BYTES, OwnData, read_directory
 from nearcache.lab.sample import read_sample
 from nearcache.lab.stored import Meter
+from nearcache.lab.subjects.codecs import CodecSubject
 from nearcache.lab.workloads import make_payload
 from nearcache.lab.workloads.own import OwnValues
 
@@ -235,6 +238,33 @@ def test_few_large_values_are_stored_at_a_time(tmp_path: Path) -> None:
     values = [pickle.dumps(bytes([n]) * 3_000_000) for n in range(10)]
     payload = payload_of(OwnData("made up", values), "own", tmp_path / "v")
     assert payload.key_count == 5
+
+
+class Lists:
+    """A cache that gives a list for a tuple."""
+
+    def set(self, _key: str, value: Any, _timeout: int) -> None:
+        self.value = list(value)
+
+    def get(self, _key: str, _default: Any) -> Any:
+        return self.value
+
+    def delete(self, _key: str) -> None:
+        del self.value
+
+
+def test_types_are_tried_of_all_values_not_only_of_those_that_the_keys_hold(tmp_path: Path) -> None:
+    values: list[Any] = [[number] for number in range(330)]
+    found = OwnData("made up", [pickle.dumps(each) for each in values])
+    payload = payload_of(found, "own-small", tmp_path / "v")
+    unused = next(each for each in values[:110] if each not in payload.values)
+    found.values[unused[0]] = pickle.dumps(tuple(unused))
+    payload = payload_of(found, "own-small", tmp_path / "w")
+    subject = object.__new__(CodecSubject)
+    subject.setup = SimpleNamespace(namespace="n")
+    subject.cache, subject.facts, subject.fates = Lists(), {}, {"another": EXACT}
+    subject._try("own-small", payload)
+    assert subject.fates["own-small"] == "becomes list"
 
 
 # -- the command line ----------------------------------------------------------------------

@@ -40,14 +40,22 @@ class OwnValues(Payload):
         super().__init__(seed)
 
     def build(self, rng: random.Random) -> None:
-        # Written by this lab into its private directory a moment ago.
-        pickled: list[bytes] = pickle.loads(Path(self._path).read_bytes())[self.letter]
+        pickled = self._pickled()
         rng.shuffle(pickled)  # neighbours on disk may be alike; the same order for everybody
         fitting = MOST_STORED_BYTES * len(pickled) // sum(map(len, pickled))
         self.key_count = max(2, min(MOST_KEYS, len(pickled), fitting))  # type: ignore[misc]
         # As many as keys: at each version the keys hold all of them, so all candidates the same.
         self.values = [pickle.loads(each) for each in pickled[: self.key_count]]
         self._compared: set[int] = set()
+
+    def _pickled(self) -> list[bytes]:
+        # Written by this lab into its private directory a moment ago.
+        classes: dict[str, list[bytes]] = pickle.loads(Path(self._path).read_bytes())
+        return classes[self.letter]
+
+    def every_value(self) -> list[Any]:
+        """Also those beyond what the keys hold: a type that is lost may be in any of them."""
+        return [pickle.loads(each) for each in self._pickled()]
 
     def make(self, key: str, version: int) -> Any:
         return self.values[self._index(key, version)]
