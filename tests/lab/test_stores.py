@@ -164,7 +164,7 @@ def test_a_read_by_the_orm_is_taken_apart() -> None:
     assert [row[1] for row in table.rows[:3]] == [
         "pg-orm - pg-values", "pg-values - pg-text-protocol", "pg-text-protocol - pg-prepared",
     ]  # fmt: skip
-    assert any("is the ORM" in sentence for sentence in found.sentences)
+    assert any("statement without the ORM" in sentence for sentence in found.sentences)
 
 
 def test_time_is_drawn_over_size() -> None:

@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from django.core.cache.backends.locmem import LocMemCache
 
-from nearcache.lab.candidates import CANDIDATES, choose
+from nearcache.lab.candidates import CANDIDATES, LOCMEM, choose
+from nearcache.lab.proof import TreatmentNotApplied, prove_treatment
 from nearcache.lab.sample import Sample
 from tests.needs import need_package
 
@@ -90,6 +92,13 @@ def test_stored_bytes_come_from_the_store(sample: Sample) -> None:
     size, how = sample.candidates["pymemcache-unix"].stored["S"]
     assert how == "stats bytes"
     assert 120 < size < 1000
+
+
+def test_a_backend_of_the_same_name_from_elsewhere_is_not_the_one_ordered() -> None:
+    ordered, another = LocMemCache("", {}), type("LocMemCache", (LocMemCache,), {})("", {})
+    assert prove_treatment(LOCMEM, ordered, [], "")["backend"].startswith("django.")
+    with pytest.raises(TreatmentNotApplied, match=r"test_treatment\.LocMemCache, not django\."):
+        prove_treatment(LOCMEM, another, [], "")
 
 
 def test_twins_are_there_for_both_kinds_of_store(sample: Sample) -> None:

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from nearcache import charts
 from nearcache.lab.analysis import Analysis, Row
+from nearcache.lab.firm import legend
 from nearcache.lab.reports import svg, tables
 from nearcache.lab.reports.colours import colours_of
 from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
@@ -108,6 +109,7 @@ def render(analysis: Analysis) -> str:
         floors=tables.floors_line(analysis),
         groups=tables.rank_groups(analysis),
         heat=_heat(analysis, sheets) if overview else [],
+        legend=legend(analysis.sample.cells.values()),
         mix=describe_mix(analysis) if ranked else "",
         mix_bars=_mix_bars(analysis, colours) if ranked else [],
         opening=opening(analysis),

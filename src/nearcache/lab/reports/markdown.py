@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nearcache.lab.analysis import Analysis
+from nearcache.lab.firm import legend
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.reports.textplots import plot
@@ -117,6 +118,7 @@ def contrast_table(analysis: Analysis) -> Table | None:
 def _notes(analysis: Analysis) -> Iterator[str]:
     if floors := tables.floors_line(analysis):
         yield f"Noise floor (A/A twins): {floors}. Smaller differences are called same."
+    yield escape(legend(analysis.sample.cells.values()))
     yield escape(counts_line(analysis))
     for line in analysis.sample.about["cannot_answer"]:
         yield f"- Not answered: {escape(line)}"

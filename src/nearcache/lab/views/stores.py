@@ -212,8 +212,8 @@ def _orm_share(analysis: Analysis, payload: str) -> list[str]:
     if verdict_of(analysis, "pg-orm", "pg-prepared", "read", payload) != "slower":
         return []
     share = 1 - driver / orm
-    text = f"Of a read by the ORM ({_title(analysis, payload)}, {quantity(orm, 'ns')}), "
-    text += f"{share:.0%} is the ORM: a prepared statement takes {quantity(driver, 'ns')}"
+    text = f"A read by the ORM ({_title(analysis, payload)}) takes {quantity(orm, 'ns')}, by a "
+    text += f"prepared statement without the ORM {quantity(driver, 'ns')}: {share:.0%} less"
     found = compared(analysis, "pg-orm", "pg-values", "read", payload)
     if values is not None and found:
         text += f"; with a model instance it {_says(*found, 'values_list')}"
