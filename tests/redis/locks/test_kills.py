@@ -30,7 +30,7 @@ import os, sys, time
 from nearcache.locks import Lock
 kind, where, number, path = sys.argv[1:]
 if kind == "redis":
-    from tests.redis.lock_engine import open_engine
+    from tests.redis.locks.one_name import open_engine
     engine = open_engine(where)
 else:
     from nearcache.engines.shm import open_store

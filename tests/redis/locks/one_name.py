@@ -1,0 +1,50 @@
+"""One lock under one name, and a look at it on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nearcache.engines.redis.engine import RedisEngine, topology_class
+from nearcache.engines.redis.lock_scripts import TAKE_MS, lock_key
+from nearcache.engines.redis.target import Address, Target
+from nearcache.locks import Lock
+
+NAME = b"name"
+TTL_MS = 30_000
+TAKE_S = TAKE_MS / 1000
+LOCK = lock_key(NAME)
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+def open_engine(path: str, **fields: Any) -> RedisEngine:
+    """The engine of one server with a short patience, also for the processes that tests start."""
+    target = Target(addresses=(Address(path=path),), read_timeout_s=0.5, **fields)
+    return RedisEngine(topology_class(target)(target))
+
+
+def lock_of(engine: Any, **options: Any) -> Lock:
+    return Lock(engine, NAME, **{"timeout_s": 30, "wait_s": 10} | options)
+
+
+def waiters(admin: Any) -> int:
+    return sum(field.startswith("w") for field in admin.hkeys(LOCK))
+
+
+def nobody_asked_of_late(admin: Any) -> None:
+    """Two seconds later, as far as the places in the queue are concerned."""
+    for field, place in admin.hgetall(LOCK).items():
+        if field.startswith("p"):
+            admin.hset(LOCK, field, "1 " + place.partition(" ")[2])
+
+
+def run_out(admin: Any) -> None:
+    """Later than the holder's time."""
+    admin.hset(LOCK, "until", 1)
+
+
+def hold(engine: Any, ttl_ms: int = TTL_MS) -> int:
+    token = engine.lock_acquire(NAME, ttl_ms)
+    assert token
+    return int(token)
