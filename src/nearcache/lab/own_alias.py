@@ -77,7 +77,8 @@ def with_place(fault: str, settings: Mapping[str, Any]) -> str:
     """Many clients say that nobody answers, and not where they asked."""
     places = settings.get("LOCATION") or ""
     said = places if isinstance(places, str) else ", ".join(map(str, places))
-    return f"{fault} (LOCATION {said})" if said and said not in fault else fault
+    is_away = any(word in fault.lower() for word in ("[errno", "connect"))
+    return f"{fault} (LOCATION {said})" if is_away and said and said not in fault else fault
 
 
 def plain(value: Any) -> Any:
