@@ -181,24 +181,12 @@ class RedisCommands(CacheArguments):
         A timeout of 0 or less is a ``DEL``, with ``nx`` an ``EXISTS``: their replies are
         numbers, and an add of what is over at once succeeds if the number is 0.
         """
-    def _store_command(
-        self,
-        key: Any,
-        raw: bytes,
-        timeout: Any = ...,
-        version: int | None = None,
-        nx: bool = False,
-        /,
-    ) -> bytes:
-        """:meth:`_set_command` of a value that is encoded already."""
     def _set_many_command(
         self, items: dict[Any, Any], timeout: Any = ..., version: int | None = None, /
     ) -> tuple[bytes, int]:
         """A pipeline of :meth:`_set_command`, and how many replies it will have."""
     def _mget_command(self, keys: Iterable[Any], version: int | None = None, /) -> bytes:
         """``MGET``; no bytes at all if there are no keys."""
-    def _delete_command(self, keys: Iterable[Any], version: int | None = None, /) -> bytes:
-        """``UNLINK``; no bytes at all if there are no keys."""
     def _timeout_ms(self, timeout: Any = ..., /) -> int | None:
         """Milliseconds to live, rounded up; None for ever, 0 for none at all."""
     def _value(self, reply: bytes | None, default: Any = None, /) -> Any:
@@ -417,8 +405,6 @@ class NginxLog:
         """
     def feed(self, data: Buffer) -> None:
         """Takes the next bytes of the log, cut anywhere. Others run meanwhile (no GIL)."""
-    def new_file(self) -> None:
-        """The next bytes are of another file: a last line without newline ends here."""
     def only(
         self,
         *,

@@ -103,10 +103,8 @@ def test_an_awkward_key_warns_in_every_command(cache: Commands) -> None:
         lambda: cache._get_command("a b"),
         lambda: cache._command(b"TTL", "a b"),
         lambda: cache._set_command("a b", 1),
-        lambda: cache._store_command("a b", b"1"),
         lambda: cache._set_many_command({"a b": 1}),
         lambda: cache._mget_command(["a b"]),
-        lambda: cache._delete_command(["a b"]),
     ]
     for call in calls:
         with pytest.warns(CacheKeyWarning, match="errors if used with memcached"):
@@ -163,8 +161,6 @@ def test_a_set_has_its_lifetime_in_whole_milliseconds(
     expected = (b"SET", b":1:k", b"\x81v", *life)
     assert cache._set_command("k", "v", timeout) == packed(*expected)
     assert cache._set_command("k", "v", timeout, None, True) == packed(*expected, b"NX")
-    assert cache._store_command("k", b"\x81v", timeout) == packed(*expected)
-    assert cache._store_command("k", b"\x81v", timeout, 1, True) == packed(*expected, b"NX")
     assert cache._timeout_ms(timeout) == (int(life[1]) if life else None)
 
 
@@ -173,7 +169,6 @@ def test_what_would_be_over_at_once_is_removed_and_an_add_of_it_only_asks(
     cache: Commands, timeout: Any
 ) -> None:
     assert cache._set_command("k", "v", timeout) == packed(b"DEL", b":1:k")
-    assert cache._store_command("k", b"v", timeout) == packed(b"DEL", b":1:k")
     assert cache._set_command("k", "v", timeout, None, True) == packed(b"EXISTS", b":1:k")
     assert cache._set_many_command({"k": 1}, timeout) == (packed(b"DEL", b":1:k"), 1)
     assert cache._timeout_ms(timeout) == 0
@@ -195,9 +190,8 @@ def test_a_timeout_that_is_none_is_refused(cache: Commands, timeout: Any) -> Non
 
 def test_commands_of_many_keys(cache: Commands) -> None:
     keys = ["a", "b", 3]
-    assert cache._mget_command(keys) == packed(b"MGET", b":1:a", b":1:b", b":1:3")
-    assert cache._delete_command(keys, 2) == packed(b"UNLINK", b":2:a", b":2:b", b":2:3")
-    assert cache._mget_command([]) == cache._delete_command([]) == b""
+    assert cache._mget_command(keys, 2) == packed(b"MGET", b":2:a", b":2:b", b":2:3")
+    assert cache._mget_command([]) == b""
 
 
 def test_set_many_is_a_pipeline_of_sets(cache: Commands) -> None:

@@ -134,10 +134,6 @@ impl NginxLog {
         Ok(())
     }
 
-    fn new_file(&self, py: Python<'_>) {
-        py.detach(|| self.state_detached().end_line());
-    }
-
     #[pyo3(signature = (*, since_us=None, until_us=None, host=None, location=None))]
     fn only(
         &self,

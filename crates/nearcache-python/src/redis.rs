@@ -92,20 +92,6 @@ impl RedisCommands {
         })?
     }
 
-    #[pyo3(signature = (key, raw, timeout=Timeout::Default, version=None, nx=false, /))]
-    fn _store_command<'py>(
-        slf: &Bound<'py, Self>,
-        key: &Object<'py>,
-        raw: &[u8],
-        timeout: Timeout,
-        version: Option<&Object<'py>>,
-        nx: bool,
-    ) -> Command<'py> {
-        let mut buffer = KeyBuffer::new();
-        let key = raw_key(slf, key, version, &mut buffer)?;
-        with_set_parts(key, whole(raw), life(slf, timeout)?, nx, |parts| packed(slf.py(), parts))
-    }
-
     #[pyo3(signature = (items, timeout=Timeout::Default, version=None, /))]
     fn _set_many_command<'py>(
         slf: &Bound<'py, Self>,
@@ -137,16 +123,18 @@ impl RedisCommands {
         keys: &Object<'py>,
         version: Option<&Object<'py>>,
     ) -> Command<'py> {
-        of_keys(slf, b"MGET", keys, version)
-    }
-
-    #[pyo3(signature = (keys, version=None, /))]
-    fn _delete_command<'py>(
-        slf: &Bound<'py, Self>,
-        keys: &Object<'py>,
-        version: Option<&Object<'py>>,
-    ) -> Command<'py> {
-        of_keys(slf, b"UNLINK", keys, version)
+        let (mut raw_keys, mut ends) = (Vec::new(), vec![0]);
+        for key in keys.try_iter()? {
+            let mut buffer = KeyBuffer::new();
+            raw_keys.extend_from_slice(raw_key(slf, &key?, version, &mut buffer)?);
+            ends.push(raw_keys.len());
+        }
+        if ends.len() == 1 {
+            return Ok(PyBytes::new(slf.py(), b"")); // a command without keys would be an error
+        }
+        let keys = ends.windows(2).map(|end| &raw_keys[end[0]..end[1]]);
+        let parts: Vec<_> = [&b"MGET"[..]].into_iter().chain(keys).map(whole).collect();
+        packed(slf.py(), &parts)
     }
 
     /// Milliseconds to live: None for ever, 0 for none at all.
@@ -212,26 +200,6 @@ fn raw_key<'b, 'py>(
     buffer: &'b mut KeyBuffer,
 ) -> PyResult<&'b [u8]> {
     CacheArguments::raw_key(slf.as_super(), key, version, buffer)
-}
-
-fn of_keys<'py>(
-    slf: &Bound<'py, RedisCommands>,
-    name: &[u8],
-    keys: &Object<'py>,
-    version: Option<&Object<'py>>,
-) -> Command<'py> {
-    let (mut raw_keys, mut ends) = (Vec::new(), vec![0]);
-    for key in keys.try_iter()? {
-        let mut buffer = KeyBuffer::new();
-        raw_keys.extend_from_slice(raw_key(slf, &key?, version, &mut buffer)?);
-        ends.push(raw_keys.len());
-    }
-    if ends.len() == 1 {
-        return Ok(PyBytes::new(slf.py(), b"")); // a command without keys would be an error
-    }
-    let keys = ends.windows(2).map(|end| &raw_keys[end[0]..end[1]]);
-    let parts: Vec<_> = [name].into_iter().chain(keys).map(whole).collect();
-    packed(slf.py(), &parts)
 }
 
 // -- lifetimes and values --------------------------------------------------------------------
