@@ -64,11 +64,10 @@ def test_a_cache_that_culls_is_said_to() -> None:
 
 def test_a_fault_says_where_it_was_unless_it_does_already() -> None:
     settings = {"LOCATION": ["unix:/run/a", "unix:/run/b"]}
-    assert (
-        with_place("No such file", settings) == "No such file (LOCATION unix:/run/a, unix:/run/b)"
-    )
-    assert with_place("no answer at h:1", {"LOCATION": "h:1"}) == "no answer at h:1"
-    assert with_place("too small", {}) == "too small"
+    said = with_place("Connection refused", settings)
+    assert said == "Connection refused (LOCATION unix:/run/a, unix:/run/b)"
+    assert with_place("no connection to h:1", {"LOCATION": "h:1"}) == "no connection to h:1"
+    assert with_place("option 'sizee' is unknown", settings) == "option 'sizee' is unknown"
 
 
 def test_settings_that_end_the_process_and_entries_that_are_none_are_named(
