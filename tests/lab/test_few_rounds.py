@@ -16,7 +16,7 @@ from nearcache.lab.reports import tables
 from nearcache.lab.sample import Sample, Series
 from nearcache.lab.stats import Effect, judge
 from nearcache.lab.units import scale_for
-from nearcache.lab.verdict import noise, span
+from nearcache.lab.verdict import beside, noise, span
 from nearcache.lab.views import Table, disks, locks, stores, warmup
 from nearcache.lab.views.reading import compared_all
 
@@ -48,6 +48,11 @@ def test_few_rounds_have_a_ratio_with_a_question_mark_and_no_interval(
     assert said in text
     assert "?" in text
     assert "\N{EN DASH}" not in text
+
+
+def test_a_sentence_says_that_rounds_were_too_few_to_tell() -> None:
+    assert beside(effect(2.0, 0.1, pairs=4), "unclear", "a") == "not told apart from a in 4 rounds"
+    assert beside(effect(2.0, 0.9), "unclear", "a") == "not told apart from a"
 
 
 def test_enough_rounds_have_an_interval() -> None:

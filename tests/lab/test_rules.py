@@ -190,9 +190,13 @@ def few_samples(sample: Sample) -> None:
         (
             few_samples,
             "percentiles have their samples",
-            "1 of 4 P99 are grey: beyond 1 lie too few",
+            "1 of 4 P99 are grey: too few samples",
         ),
-        (measured(late_share=0.02), "percentiles have their samples", "beyond 1 perhaps mostly"),
+        (
+            measured(late_share=0.02),
+            "percentiles have their samples",
+            "1 for calls that the generator",
+        ),
     ],
 )
 def test_a_planted_fault_breaks_its_rule_and_no_other(

@@ -368,8 +368,9 @@ def percentiles(sample: Sample) -> Outcome | None:
     if not doubts:
         return None
     few, late = doubts.count("few"), doubts.count("late")
-    reasons = [f"beyond {few} lie too few samples"] * bool(few)
-    reasons += [f"beyond {late} perhaps mostly calls that the generator began late"] * bool(late)
+    why_few = f"{few} for too few samples" if late else "too few samples beyond them"
+    why_late = f"{late} for calls that the generator began late"
+    reasons = [why_few] * bool(few) + [why_late] * bool(late)
     text = f"{few + late} of {len(doubts)} P99 are grey: {', '.join(reasons)}"
     return Outcome(f"every P99 has {BEYOND} samples beyond it", [Problem(text)] if reasons else [])
 

@@ -252,7 +252,8 @@ def beside(effect: Effect | None, verdict: Verdict | None, other: str) -> str:
             return f"the same as {other}, within 3 %"
         return f"no different from {other} beyond the noise"
     if verdict == "unclear":
-        return f"not told apart from {other}"
+        few = "" if effect.has_interval else f" in {counted(effect.pairs, 'round')}"
+        return f"not told apart from {other}{few}"
     if effect.ratio < 1:
         low, high = short(1 / effect.high), short(1 / effect.low)
         return f"{short(1 / effect.ratio)} ({low}{TO}{high}) times as fast as {other}"

@@ -193,7 +193,7 @@ def _two_blakes(analysis: Analysis) -> list[str]:
     if not faster and not slower:
         return []
     if not faster:
-        text = "BLAKE2s was at no length faster than BLAKE2b here"
+        text = "This run saw BLAKE2s faster than BLAKE2b at no length"
     else:
         text = f"BLAKE2s is faster than BLAKE2b for keys of {_listed(faster)} bytes: one block of "
         text += "either holds such a key, and that of BLAKE2s is 64 bytes and 10 rounds, that of "
