@@ -1,7 +1,8 @@
 """Eight processes count in a file under one lock while its holders are killed.
 
 Every increment reads the last number of the file, waits a moment, and appends the next: two
-at once would write the same number twice. The tokens in the file must grow.
+at once would write the same number twice. The tokens in the file must grow. (Shared memory has
+the like in tests/backends/test_shm_locks.py.)
 """
 
 from __future__ import annotations
@@ -28,13 +29,9 @@ WAITERS_KILLED = 3
 WORKER = """
 import os, sys, time
 from nearcache.locks import Lock
-kind, where, number, path = sys.argv[1:]
-if kind == "redis":
-    from tests.redis.locks.one_name import open_engine
-    engine = open_engine(where)
-else:
-    from nearcache.engines.shm import open_store
-    engine = open_store(where, 1 << 20)
+from tests.redis.locks.one_name import open_engine
+where, number, path = sys.argv[1:]
+engine = open_engine(where)
 def lines():
     with open(path) as file:
         return file.read().splitlines()
@@ -55,17 +52,12 @@ while sum(line.split()[1] == number for line in lines()) < INCREMENTS:
 Start = Callable[[int], "subprocess.Popen[bytes]"]
 
 
-@pytest.fixture(params=["redis", "shm"])
-def start(request: pytest.FixtureRequest, numbers: Path, private_path: Path) -> Iterator[Start]:
-    kind = request.param
-    where = str(private_path / "cache")
-    if kind == "redis":
-        server: Server = request.getfixturevalue("server")
-        where = server.path
+@pytest.fixture
+def start(server: Server, numbers: Path) -> Iterator[Start]:
     with contextlib.ExitStack() as started:
 
         def run(number: int) -> subprocess.Popen[bytes]:
-            words = [sys.executable, "-c", WORKER, kind, where, str(number), str(numbers)]
+            words = [sys.executable, "-c", WORKER, server.path, str(number), str(numbers)]
             worker = started.enter_context(subprocess.Popen(words))
             started.callback(worker.kill)
             return worker
