@@ -141,6 +141,18 @@ def test_without_word_of_cookies_nothing_is_called_an_eviction_that_may_be_a_coo
     assert "log the headers" in change.but
 
 
+def test_no_lock_and_no_larger_cache_is_proposed_for_what_was_never_served() -> None:
+    log_format = (
+        "$msec $upstream_cache_status $upstream_response_time $request_time $status $request_uri"
+    )
+    lines = [f"{1000 + n / 4:.3f} MISS 0.5 0.5 200 /me" for n in range(40)]
+    found = found_in(*lines, log_format=log_format, valid_s={"200": 3600.0}, inactive_s=3600)
+    assert {each.name: each.requests for each in found.reasons} == {
+        "compulsory": 1, "duplicate": 2, "never_stored": 37,
+    }  # fmt: skip
+    assert found.changes[0].reason == "never_stored"
+
+
 def test_the_gain_of_what_may_not_be_stored_is_bounded_by_its_repeats() -> None:
     lines = [miss(1000 + n, f"/p/{n % 4}", 1, "private") for n in range(16)]
     (change,) = found_in(*lines).changes

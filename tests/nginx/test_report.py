@@ -492,6 +492,12 @@ def test_json_of_an_application_between_the_requests_is_no_request(tmp_path: Pat
     assert (found["total"]["requests"], found["log"]["bad"]) == (2, 2)
 
 
+def test_groups_that_a_filter_leaves_nothing_of_are_not_listed(busy: Nginx) -> None:
+    found = run_json("report", busy.directory / "json.log", "--location", "/song/")
+    assert [each["name"] for each in found["groups"]] == ["/song/<n>"]
+    assert found["groups_total"] == 1
+
+
 def test_a_full_disk_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     log.write_text(f"{COMBINED_LINE}\n")

@@ -49,6 +49,12 @@ impl CacheValid {
         self.by_headers(record).unwrap_or_else(|| self.by_configuration(record))
     }
 
+    /// Would the log show it if the response forbade storing? Else that it may be stored is a guess.
+    pub fn hears_what_forbids(&self, record: &Record<'_>) -> bool {
+        let heard = |field: Field| self.ignored & field.bit() != 0 || record.says(field);
+        heard(Field::SetCookie) && heard(Field::CacheControl)
+    }
+
     /// `None` if no header that counts was sent, or the log has none of them.
     fn by_headers(&self, record: &Record<'_>) -> Option<Verdict> {
         let now_s = record.time_us.map(|us| us / 1_000_000);

@@ -102,6 +102,8 @@ impl Judgement {
 
 /// A wait for the lock ends at a look every 500 ms: less is a slow client's.
 const LOCK_LOOKS_US: u64 = 500_000;
+/// From the end of a fetch until its file is in place, on a slow disk.
+const IN_PLACE_US: i64 = 100_000;
 
 #[derive(Debug)]
 pub struct Misses {
@@ -179,16 +181,17 @@ impl Misses {
     fn by_past(&self, request: &Request<'_>, status: CacheStatus, before: &Seen) -> Judgement {
         let weight = self.keys.weight();
         let served = |waited_us| Judgement { weight, waited_us, ..Judgement::default() };
+        let beside = overlaps(request, before);
         let why = match status {
             CacheStatus::Hit => return served(waited_for_copy(request, before)),
             CacheStatus::Stale | CacheStatus::Updating => return served(None),
             CacheStatus::Revalidated => Why::Expired,
-            _ if overlaps(request, before) => Why::Duplicate,
+            _ if beside && !never_kept(request, status, before) => Why::Duplicate,
             CacheStatus::Expired => Why::Expired,
             _ => self.why_missed(request, before),
         };
         let mut judgement = Judgement { why: Some(why), weight, ..Judgement::default() };
-        if why == Why::Duplicate {
+        if beside {
             judgement.waited_us = waited_in_vain(request);
         } else if let Some(differs) = self.other_spelling(request, why, before) {
             judgement.why = Some(Why::Fragmented);
@@ -290,7 +293,9 @@ impl Misses {
                 return;
             }
             Verdict::Lives(ttl_s) => {
-                seen.flags |= PROVEN;
+                if self.rules.valid.hears_what_forbids(request.record) {
+                    seen.flags |= PROVEN;
+                }
                 ttl_s.min(UNKNOWN_TTL - 1)
             }
             Verdict::Unsaid => UNKNOWN_TTL,
@@ -298,8 +303,11 @@ impl Misses {
         if seen.uses < self.rules.min_uses {
             return;
         }
+        // Until one is served it is the first fetch that tells whether any is kept.
+        if !seen.has(STORED | FETCHED) || seen.has(PROVEN) {
+            seen.stored_us = fetched_us.unwrap_or(0);
+        }
         seen.flags |= STORED | FETCHED;
-        seen.stored_us = fetched_us.unwrap_or(0);
         seen.ttl_s = ttl_s;
         seen.variant = variant_of(request);
         self.keys.stored(request.key, seen.family);
@@ -333,6 +341,16 @@ fn overlaps(request: &Request<'_>, before: &Seen) -> bool {
     request
         .began_us
         .is_some_and(|began| began.saturating_add(request.slack_us) < before.busy_until_us)
+}
+
+/// Had a fetch of this key ended well before, and yet no copy ever answered? Then it was not
+/// another fetch that it missed: nothing is kept, and a lock would only make people wait.
+fn never_kept(request: &Request<'_>, status: CacheStatus, before: &Seen) -> bool {
+    let kept_by_us = before.stored_us.saturating_add(request.slack_us + IN_PLACE_US);
+    status == CacheStatus::Miss
+        && before.has(STORED | FETCHED)
+        && !before.has(PROVEN)
+        && request.began_us.is_some_and(|began| began > kept_by_us)
 }
 
 /// A HIT that began before its copy was stored has waited for it, until nginx looked again.

@@ -16,7 +16,12 @@ from typing import Any, Self
 
 
 class Suspension:
-    """Catches SIGTSTP as long as it is entered. ``terminal`` is entered already."""
+    """Catches SIGTSTP as long as it is entered.
+
+    Args:
+        terminal: what holds it, in the order of entering; all entered before
+            :meth:`stop_if_asked` is called.
+    """
 
     def __init__(self, *terminal: AbstractContextManager[Any]) -> None:
         self._terminal = terminal

@@ -128,7 +128,7 @@ def ledger(result: NginxResult) -> Ledger:
         hurt=_hurt(total) if tells_status else None,
         locations=accounts.of_locations() if len(result["locations"]) > 1 else [],
         groups=accounts.of_heaviest_groups(),
-        groups_total=len(result["groups"]),
+        groups_total=sum(1 for each in result["groups"] if each["requests"]),
         hours=[_hour(hour, savings, tells_status) for hour in result["hours"]],
         repeats=_repeats(result),
         fetch_from=result["fetch_from"],
@@ -180,6 +180,7 @@ class Accounts:
         found = [
             self.of(each["name"], each, [number])
             for number, each in enumerate(self.result["groups"])
+            if each["requests"]  # else all of it was left out, as asked
         ]
         return sorted(found, key=weight, reverse=True)[:GROUPS_KEPT]
 

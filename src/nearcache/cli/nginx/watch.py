@@ -109,7 +109,8 @@ def watch(
             session.catch_up()
         keys = keyboard() if view.live else Keyboard(None)
         terminal = (keys, view) if view.live else ()
-        with keys, view, Suspension(*terminal) as suspension:
+        # First: whoever presses Ctrl-Z while the screen is taken is heard when it is.
+        with Suspension(*terminal) as suspension, keys, view:
             session.run(view, keys, suspension, ends)
     session.close(view)
 
