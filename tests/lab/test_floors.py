@@ -112,7 +112,7 @@ def test_a_claim_is_answered_with_the_floor_of_its_operation() -> None:
          "payload": "S", "why": ""}
         for op in ("get", "set")
     ]  # fmt: skip
-    assert [found.word for found in Analysis(sample).claims()] == ["holds", "same"]
+    assert [found.word for found in Analysis(sample).claims()] == ["holds", "unclear"]
 
 
 def test_a_twin_without_its_other_is_no_reason_to_fail() -> None:
