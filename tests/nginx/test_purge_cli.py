@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from nearcache.nginx.keys import name_of
 from nearcache.nginx.layout import LAYOUTS
 from nearcache.nginx.learn import learn, resolve
 from nearcache.nginx.purge import Purger
+from nearcache.nginx.receipt import Purged
 from nearcache.nginx.templates import check_template, key_for
 from tests.needs import missing
 
@@ -377,6 +379,20 @@ def test_a_receipt_is_written_as_it_happens(proxy: Proxy, tmp_path: Path) -> Non
     assert receipt.stat().st_mode & 0o777 == 0o600
     inside = purge(nginx, "/1", "--yes", "--receipt", nginx.cache / "receipt")
     assert "lies in the cache, where nginx would delete it" in inside.output
+
+
+def test_a_receipt_that_cannot_be_written_ends_the_purge(tmp_path: Path) -> None:
+    for number in range(5):
+        store(tmp_path, f"http://a/{number}")
+    told: list[Purged] = []
+
+    def full(line: Purged) -> None:
+        told.append(line)
+        raise OSError(errno.ENOSPC, "no room")
+
+    with CacheDir(tmp_path) as directory, pytest.raises(OSError, match="no room"):
+        Purger(directory, each=full).purge_where(lambda entry: True)
+    assert len(told) == 1
 
 
 def test_a_purge_of_many_is_paced_and_bounded_in_memory(tmp_path: Path) -> None:

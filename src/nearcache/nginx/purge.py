@@ -182,10 +182,11 @@ class Purger:
     def _take(self, found: Found, receipt: Receipt) -> bool:
         """False if it was refused."""
         try:
-            receipt.add(self._purge(found))
+            line = self._purge(found)
         except (NotACacheFile, OSError) as error:
             receipt.refuse(_why(found.path, error))
             return False
+        receipt.add(line)  # who is told may fail: that is no refusal
         if self.pause_s and not self.dry_run:
             self.sleep(self.pause_s)
         return True
