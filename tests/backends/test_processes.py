@@ -306,6 +306,7 @@ def test_without_settings_the_cache_has_its_place_and_works() -> None:
     ("prepare", "options", "message"),
     [
         (lambda path: path.chmod(0o755), {}, "chmod 700"),
+        (lambda path: path.chmod(0o1777), {}, "set LOCATION to"),
         (lambda path: path.rmdir(), {"size": "900GB"}, "size"),
         (lambda path: (path.rmdir(), path.write_text("")), {}, "directory"),
         (lambda path: None, {"max_item": "100MB"}, "max_item is too large"),
@@ -316,7 +317,14 @@ def test_without_settings_the_cache_has_its_place_and_works() -> None:
             marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away"),
         ),
     ],
-    ids=["open to others", "no room", "a file for a directory", "sizes that do not fit", "foreign"],
+    ids=[
+        "open to others",
+        "for all, as /dev/shm",
+        "no room",
+        "a file for a directory",
+        "sizes that do not fit",
+        "foreign",
+    ],
 )
 def test_a_place_that_cannot_be_used_is_one_clear_error(
     private_path: Path, prepare: Callable[[Path], object], options: dict[str, str], message: str

@@ -39,7 +39,15 @@ pub(crate) fn private_directory(base: &Path) -> Result<(), Error> {
     if !metadata.is_dir() {
         return Err(Error::Refused(format!("{}: is not a directory", directory.display())));
     }
-    check_owner(directory, &metadata, "chmod 700")
+    check_owner(directory, &metadata, &way_out_of(directory, &metadata, base))
+}
+
+/// A directory that all use, such as /dev/shm, must not be closed to them.
+fn way_out_of(directory: &Path, metadata: &fs::Metadata, base: &Path) -> String {
+    if metadata.mode() & libc::S_ISVTX == 0 {
+        return format!("chmod 700 {} or choose another LOCATION", directory.display());
+    }
+    format!("set LOCATION to {}, in a directory of its own", base.join("cache").display())
 }
 
 pub(crate) fn check_owner(path: &Path, metadata: &fs::Metadata, mend: &str) -> Result<(), Error> {
@@ -53,11 +61,9 @@ pub(crate) fn check_owner(path: &Path, metadata: &fs::Metadata, mend: &str) -> R
     }
     if metadata.mode() & 0o077 != 0 {
         return Err(Error::Refused(format!(
-            "{}: may be used by other users (mode {:03o}), who could plant pickles in it; \
-             {mend} {} or choose another LOCATION",
+            "{}: may be used by other users (mode {:03o}), who could plant pickles in it; {mend}",
             path.display(),
-            metadata.mode() & 0o777,
-            path.display()
+            metadata.mode() & 0o7777,
         )));
     }
     Ok(())
@@ -88,7 +94,8 @@ pub(crate) fn check_private(file: &File, path: &Path) -> Result<(), Error> {
             path.display()
         )));
     }
-    check_owner(path, &metadata, "chmod 600")
+    let mend = format!("chmod 600 {} or choose another LOCATION", path.display());
+    check_owner(path, &metadata, &mend)
 }
 
 /// The lock file, with the right to open the data file, and whether it was made
