@@ -11,8 +11,8 @@ from django.utils.module_loading import import_string
 
 from nearcache.backends import SharedMemoryCache
 from nearcache.lab.experiments import EXPERIMENTS
-from nearcache.lab.machine import describe_machine
 from nearcache.lab.reports.markdown import escape
+from nearcache.lab.runs.machine import describe_machine
 from nearcache.options import option_fields
 from scripts.experiments_page import words_of
 from scripts.generate_docs import PAGES

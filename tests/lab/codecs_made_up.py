@@ -7,10 +7,10 @@ from typing import Any
 
 from nearcache.lab.experiments.backends import BACKENDS
 from nearcache.lab.experiments.codecs import CODECS
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.link import Link
-from nearcache.lab.messages import Phase
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample
+from nearcache.lab.timing.link import Link
 
 HERE = Link(30_000, 2e9)
 BASE, PLAIN, ZLIB, JSON = (

@@ -9,14 +9,14 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from nearcache.lab import driver
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.driver import measure
 from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.machine import pressure
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import Candidate, Plan
 from nearcache.lab.reports.terminal import print_report
+from nearcache.lab.runs import driver
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.machine import pressure
 from nearcache.lab.sample import Sample
 from tests.needs import need
 

@@ -12,9 +12,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase
 from nearcache.lab.model import Candidate, Claim, Experiment, Operation, Plan
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample
 
 PLAN = Plan(repetitions=3, rounds=4, phase_ms=1, time_limit_s=10)

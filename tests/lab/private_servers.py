@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nearcache.lab.directories import private_directory
 from nearcache.lab.model import ServerName
+from nearcache.lab.runs.directories import private_directory
 from nearcache.lab.servers import Servers, is_installed
 from tests.needs import missing
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.candidates import CANDIDATES, LOCMEM, choose, fill
-from nearcache.lab.directories import private_directory
-from nearcache.lab.explain import explain_one, explanations
-from nearcache.lab.messages import Phase
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.explain import explain_one, explanations
 from nearcache.lab.model import Candidate
+from nearcache.lab.runs.directories import private_directory
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Cell, Sample
 from nearcache.lab.servers import Servers
-from nearcache.lab.timed import Budget, calibrate, time_calls
-from nearcache.lab.wire import RedisWire, WireBroken, wire_of
+from nearcache.lab.timing.timed import Budget, calibrate, time_calls
+from nearcache.lab.timing.wire import RedisWire, WireBroken, wire_of
 from tests.needs import need_package
 
 from .conftest import need

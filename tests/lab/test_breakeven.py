@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.breakeven import arms, break_even_bytes_per_s, measured_link, misses, tied
-from nearcache.lab.link import FIRST_WINDOW_BYTES, Link
+from nearcache.lab.advice.breakeven import arms, break_even_bytes_per_s, measured_link, misses, tied
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.timing.link import FIRST_WINDOW_BYTES, Link
 from nearcache.lab.views.break_even import (
     bits_per_s,
     grids,

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from nearcache.cli import main
-from nearcache.lab.directories import PREFIX, SHARED_MEMORY, private_directory
 from nearcache.lab.experiments import EXPERIMENTS
+from nearcache.lab.runs.directories import PREFIX, SHARED_MEMORY, private_directory
 from nearcache.lab.sample import read_sample
 
 from .conftest import need
@@ -247,7 +247,7 @@ def test_a_signal_while_the_report_is_made_says_where_the_run_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     from nearcache.cli.lab import run
-    from nearcache.lab.stopping import Stopped
+    from nearcache.lab.runs.stopping import Stopped
 
     def stopped(*_: object) -> None:
         raise Stopped(signal.SIGINT)

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.candidates import choose
-from nearcache.lab.driver import measure
 from nearcache.lab.experiments.codecs import CANDIDATES, CODECS, QUICK
-from nearcache.lab.fidelity import fates_in
-from nearcache.lab.laboratory import Wish, new_sample, prepare
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.rules import voided
 from nearcache.lab.model import Candidate, Requirement
-from nearcache.lab.rules import voided
+from nearcache.lab.proofs.fidelity import fates_in
+from nearcache.lab.proofs.stored_form import StoredForm, UnknownForm, form_of
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
 from nearcache.lab.sample import Sample
-from nearcache.lab.stored_form import StoredForm, UnknownForm, form_of
 from nearcache.lab.subjects.codecs import alone_ns
-from nearcache.lab.traffic import Counters
+from nearcache.lab.timing.traffic import Counters
 from nearcache.lab.views import Table
 from nearcache.lab.views.codecs import views
 from nearcache.lab.workloads.growing import HITS, WRITERS, grow

@@ -11,12 +11,18 @@ from types import SimpleNamespace
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.compare import OVERALL, Comparison, _left_out, compare, independent_effect
-from nearcache.lab.findings import Finding
-from nearcache.lab.merging import merge
+from nearcache.lab.judging.compare import (
+    OVERALL,
+    Comparison,
+    _left_out,
+    compare,
+    independent_effect,
+)
+from nearcache.lab.judging.merging import merge
+from nearcache.lab.method.findings import Finding
+from nearcache.lab.method.stats import LEAST_FLOOR
 from nearcache.lab.reports.compared import render_html, render_markdown, summary
 from nearcache.lab.sample import Sample
-from nearcache.lab.stats import LEAST_FLOOR
 
 from .made_up import HOSTILE, crowd, endings, rates, sizes
 from .test_cli import lab_here

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.costs import Prices, costs, views
+from nearcache.lab.advice.costs import Prices, costs, views
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.sample import Sample
 from nearcache.lab.views import Table, views_of
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab import crew
-from nearcache.lab.crew import Member, end_all
-from nearcache.lab.messages import Setup
+from nearcache.lab.runs import crew
+from nearcache.lab.runs.crew import Member, end_all
+from nearcache.lab.runs.messages import Setup
 
 from .made import arm
 

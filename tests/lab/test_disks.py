@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.directories import PREFIX, Mount, memory_parent, mount_of
 from nearcache.lab.experiments.disks import DISKS
-from nearcache.lab.laboratory import Wish, prepare
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import Plan
+from nearcache.lab.runs.directories import PREFIX, Mount, memory_parent, mount_of
+from nearcache.lab.runs.laboratory import Wish, prepare
 from nearcache.lab.sample import Sample
 from nearcache.lab.subjects import Unavailable
 from nearcache.lab.subjects.disks import MOST_BYTES, UnfitPath, demand_fit, describe, path_of

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.driver import measure
 from nearcache.lab.experiments.drill import DRILL, LOCMEM, PASSWORD
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase, Setup
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import Candidate, Plan
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase, Setup
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers.own import OwnServer
 from nearcache.lab.subjects.drill import Case, DrillSubject, NotHealthy, Seen, outcome

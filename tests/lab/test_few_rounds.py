@@ -6,17 +6,17 @@ import math
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.attribution import Attributor
-from nearcache.lab.claims import ClaimResult, word_for
-from nearcache.lab.explain import explain_one
-from nearcache.lab.messages import Phase
+from nearcache.lab.advice.verdict import beside, noise, span
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.claims import ClaimResult, word_for
+from nearcache.lab.judging.explain import explain_one
+from nearcache.lab.method.stats import Effect, judge
 from nearcache.lab.model import Operation
 from nearcache.lab.reports import tables
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample, Series
-from nearcache.lab.stats import Effect, judge
+from nearcache.lab.timing.attribution import Attributor
 from nearcache.lab.units import scale_for
-from nearcache.lab.verdict import beside, noise, span
 from nearcache.lab.views import Table, disks, locks, stores, warmup
 from nearcache.lab.views.reading import compared_all
 

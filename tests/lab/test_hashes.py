@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.driver import measure
 from nearcache.lab.experiments.hashes import DATA, HASHES, Data
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase, Setup, Visit
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import Candidate, Plan
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase, Setup, Visit
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers.own import OwnServer
 from nearcache.lab.subjects import Unavailable

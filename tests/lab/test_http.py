@@ -20,10 +20,8 @@ import pytest
 
 from nearcache.lab import servers as lab_servers
 from nearcache.lab.candidates import choose, fill
-from nearcache.lab.driver import measure
 from nearcache.lab.endpoint.songs import SONGS, Songs
 from nearcache.lab.experiments.http import HTTP
-from nearcache.lab.laboratory import Wish, new_sample, prepare
 from nearcache.lab.load.http_client import (
     Answer,
     BadAnswer,
@@ -33,15 +31,17 @@ from nearcache.lab.load.http_client import (
     request,
 )
 from nearcache.lab.load.wrk import Wrk, find_wrk
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.model import Candidate, Plan
-from nearcache.lab.open_loop import OpenLoop
-from nearcache.lab.proof import TreatmentNotApplied
+from nearcache.lab.proofs.proof import TreatmentNotApplied
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers.web import nginx_config
 from nearcache.lab.subjects import Unavailable
 from nearcache.lab.subjects import http as subject_module
 from nearcache.lab.subjects.http import HttpSubject
+from nearcache.lab.timing.open_loop import OpenLoop
 from nearcache.lab.views import Table
 from nearcache.lab.views.http import views
 

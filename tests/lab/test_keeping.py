@@ -9,9 +9,9 @@ import pytest
 
 from nearcache.errors import LabError
 from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.keeping import RESCUE, Keeper
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase
+from nearcache.lab.runs.keeping import RESCUE, Keeper
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample, read_sample
 
 

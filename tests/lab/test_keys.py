@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.driver import measure
 from nearcache.lab.experiments.keys import KEYS, URLS
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase, Setup
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import Candidate, Experiment, Plan
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase, Setup
 from nearcache.lab.sample import Sample
 from nearcache.lab.subjects.keys import KeysSubject, implementation_of, keys_of
 from nearcache.lab.views import Chart, Table

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from nearcache.lab.candidates import choose
-from nearcache.lab.driver import measure
 from nearcache.lab.experiments.locks import LOCKS
-from nearcache.lab.laboratory import Wish, new_sample, prepare
 from nearcache.lab.model import NO_PAYLOAD, Candidate, Plan
-from nearcache.lab.proof import TreatmentNotApplied
+from nearcache.lab.proofs.proof import TreatmentNotApplied
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
 from nearcache.lab.sample import Sample
 from nearcache.lab.subjects.forked import Forked, ForkFailed, Silent, Teller
 from nearcache.lab.subjects.lock_rules import (

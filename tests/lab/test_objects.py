@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.experiments.objects import OBJECTS
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import free_port
 from nearcache.lab.subjects.objects.distance import Distance

@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from nearcache.lab.open_loop import NS, OpenLoop, arrivals, drive
+from nearcache.lab.timing.open_loop import NS, OpenLoop, arrivals, drive
 
 
 class Time:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.core.cache.backends.locmem import LocMemCache
 
-from nearcache.lab.own_alias import own_alias, reach_of, with_place
-from nearcache.lab.redact import redact
+from nearcache.lab.own.alias import own_alias, reach_of, with_place
+from nearcache.lab.runs.redact import redact
 from nearcache.lab.sample import read_sample
 from tests.redis.servers import Server, running
 

@@ -17,13 +17,13 @@ import pytest
 
 from nearcache.errors import LabError
 from nearcache.lab.candidates import LOCMEM
-from nearcache.lab.fidelity import EXACT
-from nearcache.lab.messages import Visit
-from nearcache.lab.operations import Bench, Visitor
-from nearcache.lab.own_data import MOST_VALUE_BYTES, OwnData, read_directory
+from nearcache.lab.own.data import MOST_VALUE_BYTES, OwnData, read_directory
+from nearcache.lab.proofs.fidelity import EXACT
+from nearcache.lab.proofs.stored import Meter
+from nearcache.lab.runs.messages import Visit
 from nearcache.lab.sample import read_sample
-from nearcache.lab.stored import Meter
 from nearcache.lab.subjects.codecs import CodecSubject
+from nearcache.lab.timing.operations import Bench, Visitor
 from nearcache.lab.workloads import make_payload
 from nearcache.lab.workloads.own import OwnValues
 

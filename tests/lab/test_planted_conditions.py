@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.candidates import CANDIDATES, LOCMEM, choose
-from nearcache.lab.driver import measure
 from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.laboratory import Wish, new_sample, prepare
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.rules import badge, examine
 from nearcache.lab.model import Candidate, Experiment, Plan
-from nearcache.lab.rules import badge, examine
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
 from nearcache.lab.sample import Sample
 
 from .conftest import Silent, need

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports.html import render
 from nearcache.lab.sample import Sample, read_sample
 

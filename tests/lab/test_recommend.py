@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.admission import Needs
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.advice.admission import Needs
+from nearcache.lab.advice.recommend import Advice, Evidence, advise
+from nearcache.lab.advice.verdict import recommend
 from nearcache.lab.experiments.drill import DRILL
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase
-from nearcache.lab.recommend import Advice, Evidence, advise
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample
-from nearcache.lab.verdict import recommend
 from tests.needs import need_package
 
 from .codecs_made_up import (

@@ -9,8 +9,8 @@ import pytest
 
 from nearcache.backends import SharedMemoryCache
 from nearcache.errors import LabError
-from nearcache.lab.recordings import portrait, reuse_distances
-from nearcache.lab.traces import Imported, import_trace
+from nearcache.lab.own.recordings import portrait, reuse_distances
+from nearcache.lab.own.traces import Imported, import_trace
 from nearcache.recording.trace import Recording, read
 from tests.recording.test_recording import make
 

@@ -12,12 +12,12 @@ import pytest
 from django.core.cache.backends.locmem import LocMemCache
 
 from nearcache.errors import LabError
-from nearcache.lab.evidence import kinds_of_answers
-from nearcache.lab.operations import WrongAnswer
-from nearcache.lab.replaying import make_ready, speed_of
+from nearcache.lab.method.evidence import kinds_of_answers
+from nearcache.lab.own.replaying import make_ready, speed_of
+from nearcache.lab.own.script import Playwright, Script, Spec, Values, calls_of
 from nearcache.lab.sample import read_sample
-from nearcache.lab.script import Playwright, Script, Spec, Values, calls_of
 from nearcache.lab.subjects.replay import Stage
+from nearcache.lab.timing.operations import WrongAnswer
 from nearcache.recording.cache import RecordingCache
 from nearcache.recording.trace import read
 from tests.recording.test_recording import make

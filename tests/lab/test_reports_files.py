@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.files import packed, read_runs
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports import markdown, table_csv
 from nearcache.lab.reports.html import render
 from nearcache.lab.sample import FORMAT, read_sample

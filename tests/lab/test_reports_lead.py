@@ -7,7 +7,7 @@ import re
 import pytest
 
 from nearcache.lab import experiments
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports import html, terminal
 from nearcache.lab.reports.lead import MOST, REST_TITLE, lead_and_rest
 from nearcache.lab.views import Views

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nearcache import charts
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports.colours import PALETTE
 from nearcache.lab.reports.html import render
 from nearcache.lab.reports.page_data import RANKS

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from nearcache.lab import evidence
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.firm import doubt, legend
-from nearcache.lab.messages import Phase
-from nearcache.lab.readings import course_of
-from nearcache.lab.rules import RULES, badge, examine, voided
+from nearcache.lab.advice.verdict import recommend, void_run
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method import evidence
+from nearcache.lab.method.firm import doubt, legend
+from nearcache.lab.method.readings import course_of
+from nearcache.lab.method.rules import RULES, badge, examine, voided
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample
-from nearcache.lab.verdict import recommend, void_run
 
 from .made import experiment, phase, sample_of, steady
 

@@ -12,7 +12,7 @@ import pytest
 
 from nearcache.lab.experiments import EXPERIMENTS
 from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.laboratory import Wish, planned, prepare, takes
+from nearcache.lab.runs.laboratory import Wish, planned, prepare, takes
 from nearcache.lab.sample import read_sample
 
 from .test_cli import environment, lab

@@ -11,8 +11,8 @@ import pytest
 
 from nearcache.errors import LabError
 from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.merging import merge
+from nearcache.lab.judging.merging import merge
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
 from nearcache.lab.sample import FORMAT, Sample, read_sample, summarize
 
 

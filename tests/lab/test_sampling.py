@@ -14,9 +14,9 @@ import pytest
 from nearcache.codec import make_codec
 from nearcache.codec.errors import Undecodable
 from nearcache.errors import LabError
-from nearcache.lab.live_values import decoder_of, new_directory, write_values
-from nearcache.lab.own_data import MOST_VALUE_BYTES, read_directory
-from nearcache.lab.sampling import READ_ONLY, LiveSample, Pacer, sample_redis
+from nearcache.lab.own.data import MOST_VALUE_BYTES, read_directory
+from nearcache.lab.own.live_values import decoder_of, new_directory, write_values
+from nearcache.lab.own.sampling import READ_ONLY, LiveSample, Pacer, sample_redis
 from tests.redis.servers import Server, running
 
 from .test_cli import LAB, environment, lab, left_behind

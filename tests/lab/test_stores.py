@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.experiments.stores import STORES
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.sample import Sample
 from nearcache.lab.views import Chart, Table
 from nearcache.lab.views.stores import LIKE_WITH_LIKE, views

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.rules import voided
+from nearcache.lab.method.rules import voided
 from nearcache.lab.sample import read_sample
 
 from .conftest import need

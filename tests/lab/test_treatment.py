@@ -9,7 +9,7 @@ import pytest
 from django.core.cache.backends.locmem import LocMemCache
 
 from nearcache.lab.candidates import CANDIDATES, LOCMEM, choose
-from nearcache.lab.proof import TreatmentNotApplied, prove_treatment
+from nearcache.lab.proofs.proof import TreatmentNotApplied, prove_treatment
 from nearcache.lab.sample import Sample
 from tests.needs import need_package
 
@@ -17,7 +17,7 @@ from .conftest import make_run_tiny, need
 
 SEALED = """
 import sys
-from nearcache.lab.seal_off import seal_off
+from nearcache.lab.proofs.seal_off import seal_off
 seal_off(["hiredis"])
 try:
     import hiredis

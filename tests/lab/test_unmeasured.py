@@ -8,14 +8,14 @@ import pytest
 
 from nearcache.cli.lab.run import Done, _exit_code
 from nearcache.errors import LabError
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.experiments.objects import OBJECTS
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.unmeasured import not_measured, unanswered
 from nearcache.lab.reports import html, markdown
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample
 from nearcache.lab.servers import s3
-from nearcache.lab.unmeasured import not_measured, unanswered
 from tests.needs import need_package
 
 from .test_wording import printed

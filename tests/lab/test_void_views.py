@@ -8,14 +8,14 @@ from importlib import import_module
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.advice.verdict import void_run
 from nearcache.lab.experiments import EXPERIMENTS
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import html, markdown
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample
-from nearcache.lab.verdict import void_run
 from nearcache.lab.views import Chart, Table, Views, views_of
 from nearcache.lab.views.reading import cell_of, compared, point_of
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.analysis import Analysis
 from nearcache.lab.candidates import LOCMEM
-from nearcache.lab.driver import measure
 from nearcache.lab.experiments.warmup import WARMUP
-from nearcache.lab.laboratory import Wish, new_sample, prepare
-from nearcache.lab.messages import Phase
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import NO_PAYLOAD, Plan
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample
 from nearcache.lab.subjects.warmup_refill import (
     KEYS,

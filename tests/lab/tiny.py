@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nearcache.lab.driver import measure
-from nearcache.lab.laboratory import Wish, new_sample, prepare
 from nearcache.lab.model import Candidate, Experiment, Plan
+from nearcache.lab.runs.driver import measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
 from nearcache.lab.sample import Sample
 
 from .conftest import Silent

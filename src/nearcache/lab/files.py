@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nearcache.errors import LabError
-from nearcache.lab.merging import merge
+from nearcache.lab.judging.merging import merge
 from nearcache.lab.sample import Cell, Sample, read_sample
 
 ENDINGS = (".json", ".json.gz")

@@ -32,8 +32,8 @@ from typing import Any
 
 from nearcache.errors import LabError
 from nearcache.lab.distribution import Distribution
-from nearcache.lab.messages import Phase
-from nearcache.lab.stats import warm_up_count
+from nearcache.lab.method.stats import warm_up_count
+from nearcache.lab.runs.messages import Phase
 
 FORMAT = 2
 PLAIN_FIELDS = frozenset(

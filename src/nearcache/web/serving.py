@@ -25,11 +25,11 @@ from typing import Any
 
 from nearcache.errors import LabError
 from nearcache.lab.candidates import fill, unknown_name
-from nearcache.lab.directories import private_directory
 from nearcache.lab.experiments import EXPERIMENTS
 from nearcache.lab.model import Candidate
+from nearcache.lab.runs.directories import private_directory
+from nearcache.lab.runs.stopping import Stopped, Stopping
 from nearcache.lab.servers import ServerMissing, Servers, child_setup, end_process
-from nearcache.lab.stopping import Stopped, Stopping
 from nearcache.web import SETUP_VARIABLE
 
 START_TIMEOUT_S = 30.0

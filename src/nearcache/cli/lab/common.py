@@ -32,7 +32,7 @@ def names_option(flag: str, help_text: str) -> Callable[[Command], Command]:
 def show(
     sample: Sample, page: Path | None, operation: str | None = None, payload: str | None = None
 ) -> None:
-    from nearcache.lab.analysis import Analysis
+    from nearcache.lab.judging.analysis import Analysis
     from nearcache.lab.reports.html import write_page
     from nearcache.lab.reports.terminal import print_report
 
@@ -61,8 +61,8 @@ def own_aliases(module: str, wanted: Sequence[str]) -> list[Candidate]:
     from django.conf import Settings
 
     from nearcache.lab.candidates import unknown_name
-    from nearcache.lab.own_alias import own_alias
-    from nearcache.lab.redact import redact
+    from nearcache.lab.own.alias import own_alias
+    from nearcache.lab.runs.redact import redact
 
     sys.path.insert(0, os.getcwd())
     try:

@@ -40,8 +40,8 @@ def compare(
     2 if the runs cannot be compared.
     """
     require_lab_extra()
-    from nearcache.lab.compare import compare as compare_samples
     from nearcache.lab.files import read_runs
+    from nearcache.lab.judging.compare import compare as compare_samples
 
     sides = read_runs([before]), read_runs([after])
     common = [name for name in sides[0] if name in sides[1]]
@@ -61,7 +61,7 @@ def compare(
 
 def _show(found: object, outputs: dict[str, Path], everything: bool) -> None:
     from nearcache.cli.lab.report import STDOUT, write_output
-    from nearcache.lab.compare import Comparison
+    from nearcache.lab.judging.compare import Comparison
     from nearcache.lab.reports import compared
 
     assert isinstance(found, Comparison)

@@ -17,8 +17,8 @@ from nearcache.errors import LabError
 from nearcache.options import human_bytes, human_duration
 
 if TYPE_CHECKING:
-    from nearcache.lab.own_data import OwnData
-    from nearcache.lab.sampling import LiveSample, Taken
+    from nearcache.lab.own.data import OwnData
+    from nearcache.lab.own.sampling import LiveSample, Taken
 
 MOST_ROWS = 20
 RANKS = (0.5, 0.9, 1.0)
@@ -64,8 +64,8 @@ def own_values(asked: Asked) -> Iterator[tuple[OwnData | None, str]]:
     if not asked.wanted:
         yield None, ""
         return
-    from nearcache.lab.directories import private_directory
-    from nearcache.lab.own_data import read_directory
+    from nearcache.lab.own.data import read_directory
+    from nearcache.lab.runs.directories import private_directory
 
     scratch = private_directory()
     try:
@@ -84,9 +84,9 @@ def own_values(asked: Asked) -> Iterator[tuple[OwnData | None, str]]:
 
 
 def _sampled(asked: Asked, scratch: Path) -> OwnData:
-    from nearcache.lab.live_values import decoder_of, new_directory, write_values
-    from nearcache.lab.own_data import read_directory
-    from nearcache.lab.sampling import sample_redis
+    from nearcache.lab.own.data import read_directory
+    from nearcache.lab.own.live_values import decoder_of, new_directory, write_values
+    from nearcache.lab.own.sampling import sample_redis
 
     url, options, entry = _source(asked)
     decode = decoder_of(entry, pickles=asked.pickles)

@@ -18,9 +18,9 @@ from nearcache.cli.lab.common import require_lab_extra
 from nearcache.errors import LabError
 
 if TYPE_CHECKING:
-    from nearcache.lab.admission import Needs
-    from nearcache.lab.gathering import Gathered
-    from nearcache.lab.recommend import Advice, Evidence
+    from nearcache.lab.advice.admission import Needs
+    from nearcache.lab.advice.gathering import Gathered
+    from nearcache.lab.advice.recommend import Advice, Evidence
 
 KEPT = Path("results/lab")
 MEASURED = ("backends", "codecs")
@@ -68,8 +68,8 @@ def recommend(
     if nothing that was measured may be recommended, 2 if something is wrong with the request.
     """
     require_lab_extra()
-    from nearcache.lab.admission import Needs
-    from nearcache.lab.recommend import advise
+    from nearcache.lab.advice.admission import Needs
+    from nearcache.lab.advice.recommend import advise
 
     gathered = _gathered(samples, quick)
     needs = Needs(json=need_json, portable=need_portable, **needed)
@@ -84,7 +84,7 @@ def recommend(
 
 
 def _gathered(samples: Sequence[Path], quick: bool) -> Gathered:
-    from nearcache.lab.gathering import gather
+    from nearcache.lab.advice.gathering import gather
 
     for place in samples:
         if not place.exists():
@@ -110,8 +110,8 @@ def _gathered(samples: Sequence[Path], quick: bool) -> Gathered:
 def _measure(name: str) -> None:
     """A quick run, kept where the next recommendation looks for it."""
     from nearcache.lab.experiments import experiment_named
-    from nearcache.lab.laboratory import Wish, prepare, run
     from nearcache.lab.reports.progress import TerminalProgress
+    from nearcache.lab.runs.laboratory import Wish, prepare, run
 
     seed = random.randrange(10**6)
     command = f"nearcache lab run {name} --quick --seed {seed}"
@@ -125,8 +125,8 @@ def _measure(name: str) -> None:
 
 
 def _evidence(gathered: Gathered) -> Evidence:
-    from nearcache.lab.analysis import Analysis
-    from nearcache.lab.recommend import Evidence
+    from nearcache.lab.advice.recommend import Evidence
+    from nearcache.lab.judging.analysis import Analysis
 
     known = gathered.samples
     return Evidence(

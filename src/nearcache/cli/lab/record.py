@@ -16,7 +16,7 @@ from nearcache.errors import LabError
 from nearcache.options import human_bytes
 
 if TYPE_CHECKING:
-    from nearcache.lab.recordings import Group, Portrait
+    from nearcache.lab.own.recordings import Group, Portrait
     from nearcache.recording.trace import Recording
 
 FILE = click.Path(path_type=Path)
@@ -45,7 +45,7 @@ def record() -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=FILE)
 def show(files: Sequence[Path]) -> None:
     """Sum up recordings: operations, hits, sizes, lifetimes, popularity, memory needed."""
-    from nearcache.lab.recordings import portrait
+    from nearcache.lab.own.recordings import portrait
 
     found = portrait(read_files(files))
     if not found.calls:
@@ -180,8 +180,8 @@ def cost(settings: str | None, alias: str, share: float) -> None:
     On a LocMemCache if you name no cache; of another, the difference is the same and what
     it is compared with is not.
     """
-    from nearcache.lab.directories import private_directory
-    from nearcache.lab.recording_cost import cost_of_recording
+    from nearcache.lab.own.recording_cost import cost_of_recording
+    from nearcache.lab.runs.directories import private_directory
 
     entry = _entry(settings, alias)
     scratch = private_directory()
@@ -247,7 +247,7 @@ def import_(source: Path, form: str, out: Path, most: int) -> None:
     twitter: the CSV of twitter/cache-trace. oracle: libCacheSim's oracleGeneral, unpacked.
     combined: an access log of nginx or Apache.
     """
-    from nearcache.lab.traces import import_trace
+    from nearcache.lab.own.traces import import_trace
 
     done = import_trace(source, form, out, most)
     left = ", ".join(f"{count:,} {what}" for what, count in done.skipped.most_common())

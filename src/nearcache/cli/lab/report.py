@@ -13,7 +13,7 @@ from nearcache.cli.lab.common import require_lab_extra, show
 from nearcache.errors import LabError
 
 if TYPE_CHECKING:
-    from nearcache.lab.analysis import Analysis
+    from nearcache.lab.judging.analysis import Analysis
 
 FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 STDOUT = Path("-")
@@ -54,8 +54,8 @@ def report(
     else is printed there. Exits 2 if a file is no sample, damaged or of another version.
     """
     require_lab_extra()
-    from nearcache.lab.analysis import Analysis
     from nearcache.lab.files import read_runs
+    from nearcache.lab.judging.analysis import Analysis
 
     runs = read_runs(files)
     wanted = {"html": html, "markdown": markdown, "csv": csv, "json": json}

@@ -16,7 +16,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-import redis
+from redis import exceptions
 
 from nearcache.engines.redis.resp import ErrorReply, ProtocolError
 from nearcache.engines.redis.target import Address, Target
@@ -101,7 +101,7 @@ def _advice(code: str, text: str) -> Advice:
 
 # ---- while connecting
 
-FOREIGN = (OSError, EOFError, UnicodeError, redis.RedisError, ProtocolError, EngineError)
+FOREIGN = (OSError, EOFError, UnicodeError, exceptions.RedisError, ProtocolError, EngineError)
 """What making a connection raises by itself; EngineError is our own."""
 
 
@@ -109,8 +109,9 @@ def connecting(error: BaseException, target: Target, address: Address) -> Engine
     """What to raise for anything that making a connection raised; it becomes the cause."""
     if isinstance(error, EngineError):
         return error
-    if type(error) is redis.ConnectionError and isinstance(error.__cause__, redis.RedisError):
-        error = error.__cause__  # redis.asyncio wraps the handshake's errors on unix sockets
+    cause = error.__cause__
+    if type(error) is exceptions.ConnectionError and isinstance(cause, exceptions.RedisError):
+        error = cause  # redis.asyncio wraps the handshake's errors on unix sockets
     mapped = _connecting(error, target, str(address))
     mapped.__cause__ = _without_secrets(error, target)
     return mapped
@@ -121,9 +122,9 @@ def _connecting(error: BaseException, target: Target, where: str) -> EngineError
     replied = _replied(error)
     if replied is not None:
         return _refused(*replied, where)
-    if isinstance(error, redis.InvalidResponse | ProtocolError | UnicodeDecodeError):
+    if isinstance(error, exceptions.InvalidResponse | ProtocolError | UnicodeDecodeError):
         return not_redis(where)
-    if isinstance(error, redis.TimeoutError | TimeoutError):
+    if isinstance(error, exceptions.TimeoutError | TimeoutError):
         return _late(error, target, where)
     return _unreachable(os_error(error), text, where)
 
@@ -173,24 +174,24 @@ def tls_unexpected(where: str) -> ServerMisconfigured:
 def _replied(error: BaseException) -> tuple[str, str] | None:
     """The code and the text of an error reply that redis-py raised, if it was one."""
     codes: dict[type[BaseException], str] = {
-        redis.BusyLoadingError: "LOADING",
-        redis.exceptions.NoPermissionError: "NOPERM",
-        redis.AuthenticationError: "WRONGPASS",
-        redis.OutOfMemoryError: "OOM",
-        redis.ReadOnlyError: "READONLY",
-        redis.exceptions.MasterDownError: "MASTERDOWN",
-        redis.exceptions.ClusterDownError: "CLUSTERDOWN",
+        exceptions.BusyLoadingError: "LOADING",
+        exceptions.NoPermissionError: "NOPERM",
+        exceptions.AuthenticationError: "WRONGPASS",
+        exceptions.OutOfMemoryError: "OOM",
+        exceptions.ReadOnlyError: "READONLY",
+        exceptions.MasterDownError: "MASTERDOWN",
+        exceptions.ClusterDownError: "CLUSTERDOWN",
     }
     text = str(error)
-    if isinstance(error, redis.AuthenticationError) and "password" in text.lower():
+    if isinstance(error, exceptions.AuthenticationError) and "password" in text.lower():
         by_text = _advice("", text)
         if by_text[0] is not EngineError:
             return ("", text)
     for kind, code in codes.items():
         if isinstance(error, kind):
             return (code, text)
-    clients = isinstance(error, redis.ConnectionError) and "max number of clients" in text
-    if clients or isinstance(error, redis.ResponseError):
+    clients = isinstance(error, exceptions.ConnectionError) and "max number of clients" in text
+    if clients or isinstance(error, exceptions.ResponseError):
         return (text.partition(" ")[0], text)
     return None
 

@@ -14,8 +14,8 @@ in every process: key, encoding, client, network, server.
 from __future__ import annotations
 
 from nearcache.lab.candidates import CANDIDATES
-from nearcache.lab.fixed_rate import PREFIX, SHARES
 from nearcache.lab.model import DIFFERS, Claim, Experiment, Operation, Plan
+from nearcache.lab.timing.fixed_rate import PREFIX, SHARES
 from nearcache.lab.workloads import DEFAULT_PAYLOADS, PAYLOAD_TITLES
 
 # One of each kind; servers are asked by the shorter way.

@@ -19,8 +19,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nearcache import charts
-from nearcache.lab.analysis import Analysis, Row
-from nearcache.lab.firm import legend
+from nearcache.lab.advice.verdict import beside, describe_mix, opening, recommend
+from nearcache.lab.judging.analysis import Analysis, Row
+from nearcache.lab.method.firm import legend
 from nearcache.lab.reports import svg, tables
 from nearcache.lab.reports.colours import colours_of
 from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
@@ -28,7 +29,6 @@ from nearcache.lab.reports.page_data import page_data
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.units import NOTHING, quantity
-from nearcache.lab.verdict import beside, describe_mix, opening, recommend
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
 SCRIPTS = ("page/charts.js", "page/page.js")  # after those of nearcache.charts

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.firm import legend
+from nearcache.lab.advice.verdict import beside, describe_mix, opening, recommend
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.firm import legend
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.reports.textplots import plot
 from nearcache.lab.units import quantity
-from nearcache.lab.verdict import beside, describe_mix, opening, recommend
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
 
 CHART_WIDTH = 92

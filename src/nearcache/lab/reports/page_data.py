@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nearcache.lab.analysis import Analysis, Row
 from nearcache.lab.distribution import Distribution
+from nearcache.lab.judging.analysis import Analysis, Row
 from nearcache.lab.reports.colours import PALETTE, colours_of, family_colours
 from nearcache.lab.reports.tables import Sheet, course, in_order, part_names
 from nearcache.lab.sample import distribution_of

@@ -11,7 +11,7 @@ import math
 from io import StringIO
 from typing import Any
 
-from nearcache.lab.analysis import Analysis, Row
+from nearcache.lab.judging.analysis import Analysis, Row
 from nearcache.lab.reports.tables import Sheet, sheets
 from nearcache.lab.sample import Cell, distribution_of
 

@@ -30,8 +30,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from nearcache.errors import LabError
-from nearcache.lab.directories import private_directory
 from nearcache.lab.model import ServerName
+from nearcache.lab.runs.directories import private_directory
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 5.0

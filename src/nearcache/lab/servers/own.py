@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
-from nearcache.lab.messages import Setup
+from nearcache.lab.runs.messages import Setup
 from nearcache.lab.servers import Running, ServerMissing, Servers, end_process, free_port
 from nearcache.lab.servers.memcached import find_memcached
 from nearcache.lab.servers.redis import find_redis

@@ -21,7 +21,7 @@ from string import Template
 from typing import Any, Literal
 
 from nearcache.lab.endpoint.songs import SONGS, Songs, make_database
-from nearcache.lab.messages import Setup
+from nearcache.lab.runs.messages import Setup
 from nearcache.lab.servers import Running, ServerMissing, Servers, free_port
 from nearcache.lab.subjects import Unavailable
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
-from nearcache.lab.messages import Setup, Visit, Visited
+from nearcache.lab.runs.messages import Setup, Visit, Visited
 
 
 class Unavailable(Exception):

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from nearcache.lab.brief import Brief
-from nearcache.lab.messages import Setup, Visit, Visited
+from nearcache.lab.proofs.brief import Brief
+from nearcache.lab.runs.messages import Setup, Visit, Visited
 from nearcache.lab.subjects import Subject
 from nearcache.recording.options import unrecorded
 
@@ -38,9 +38,9 @@ class AliasSubject(Subject):
         return proof
 
     def visit(self, visit: Visit) -> Visited:
-        from nearcache.lab.fidelity import facts_of, try_types
-        from nearcache.lab.operations import Bench, Visitor
-        from nearcache.lab.stored import Meter
+        from nearcache.lab.proofs.fidelity import facts_of, try_types
+        from nearcache.lab.proofs.stored import Meter
+        from nearcache.lab.timing.operations import Bench, Visitor
 
         payload = self.payload(visit.payload)
         meter = None
@@ -64,8 +64,8 @@ class AliasSubject(Subject):
 
     def _take_apart(self, visit: Visit, visited: Visited) -> None:
         """Once per process and payload: where the time of a get and of a set goes."""
-        from nearcache.lab.attribution import Attributor
-        from nearcache.lab.wire import wire_of
+        from nearcache.lab.timing.attribution import Attributor
+        from nearcache.lab.timing.wire import wire_of
 
         payload, prefix = self.payload(visit.payload), f"{self.setup.namespace}:{visit.round_id}"
         values = [payload.make(f"{prefix}:parts:{number}", 1) for number in range(2)]
@@ -93,10 +93,10 @@ class AliasSubject(Subject):
         return caches.create_connection(self.candidate.alias)
 
     def _prove(self) -> dict[str, str]:
-        from nearcache.lab.canary import prove_work
-        from nearcache.lab.companion import OtherProcess, SameProcess
-        from nearcache.lab.place import prove_place
-        from nearcache.lab.proof import open_sockets, prove_treatment
+        from nearcache.lab.proofs.canary import prove_work
+        from nearcache.lab.proofs.companion import OtherProcess, SameProcess
+        from nearcache.lab.proofs.place import prove_place
+        from nearcache.lab.proofs.proof import open_sockets, prove_treatment
 
         if self.candidate.reach == "process":
             self.companion = SameProcess(self.open_cache)

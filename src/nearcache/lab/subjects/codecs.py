@@ -20,8 +20,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from nearcache.lab.companion import TIMEOUT_S
-from nearcache.lab.fidelity import (
+from nearcache.lab.proofs.companion import TIMEOUT_S
+from nearcache.lab.proofs.fidelity import (
     EXACT,
     facts_of,
     fate_of,
@@ -29,14 +29,14 @@ from nearcache.lab.fidelity import (
     try_types,
     types_in,
 )
-from nearcache.lab.link import bytes_per_s, ping
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.operations import Bench, Visitor
-from nearcache.lab.proof import TreatmentNotApplied
-from nearcache.lab.stored import Meter
-from nearcache.lab.stored_form import StoredForm, form_of
+from nearcache.lab.proofs.proof import TreatmentNotApplied
+from nearcache.lab.proofs.stored import Meter
+from nearcache.lab.proofs.stored_form import StoredForm, form_of
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.subjects.alias import AliasSubject
-from nearcache.lab.traffic import Counters, Traffic
+from nearcache.lab.timing.link import bytes_per_s, ping
+from nearcache.lab.timing.operations import Bench, Visitor
+from nearcache.lab.timing.traffic import Counters, Traffic
 from nearcache.lab.workloads import PAYLOADS
 from nearcache.lab.workloads.growing import grow
 

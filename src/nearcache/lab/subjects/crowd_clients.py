@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
-from nearcache.lab.proof import TreatmentNotApplied
+from nearcache.lab.proofs.proof import TreatmentNotApplied
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Order = Mapping[str, Any]

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from nearcache.lab.operations import WrongAnswer
 from nearcache.lab.subjects.crowd_clients import Client
+from nearcache.lab.timing.operations import WrongAnswer
 
 GRACE_S = 20.0  # after the deadline; who has not ended by then never will
 # Each thread that waits for the interpreter wakes up every 5 ms to ask for it. Beyond some

@@ -20,7 +20,7 @@ from typing import Any
 
 from nearcache.lab.candidates import fill
 from nearcache.lab.experiments.drill import OF_SERVERS, PASSWORD
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.servers import ask
 from nearcache.lab.servers.own import OwnServer
 from nearcache.lab.subjects import Subject

@@ -18,7 +18,7 @@ from time import perf_counter_ns as clock
 from typing import Any, Self
 
 from nearcache.lab.experiments.hashes import DATA, Data
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.servers.own import OwnServer
 from nearcache.lab.subjects import Subject
 

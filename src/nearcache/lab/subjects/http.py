@@ -33,11 +33,11 @@ from nearcache.lab.load.http_client import (
     request,
 )
 from nearcache.lab.load.wrk import Wrk, find_wrk
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.open_loop import NS, OpenLoop, arrivals
-from nearcache.lab.proof import TreatmentNotApplied
+from nearcache.lab.proofs.proof import TreatmentNotApplied
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.servers.web import Site, children_of, start_site
 from nearcache.lab.subjects import Subject
+from nearcache.lab.timing.open_loop import NS, OpenLoop, arrivals
 
 CAPACITY = "requests_per_s"
 LEAST_CAPACITY_NS = 200_000_000  # shorter, and the slowest arm would answer a few dozen times

@@ -19,7 +19,7 @@ from statistics import median
 from time import perf_counter_ns as clock
 from typing import Any
 
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.subjects import Subject, Unavailable
 from nearcache.lab.subjects.alias import AliasSubject
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nearcache.lab.operations import WrongAnswer
 from nearcache.lab.subjects.forked import Forked, Silent, Teller
 from nearcache.lab.subjects.lockers import Locker, Options, open_locker
+from nearcache.lab.timing.operations import WrongAnswer
 
 HOLD_S = 0.001  # asleep, as somebody is who waits for a database
 ELSEWHERE_S = 0.001  # between two turns

@@ -20,8 +20,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from nearcache.lab.directories import mount_of
-from nearcache.lab.proof import TreatmentNotApplied
+from nearcache.lab.proofs.proof import TreatmentNotApplied
+from nearcache.lab.runs.directories import mount_of
 
 Function = Callable[..., Any]
 Options = Mapping[str, Any]

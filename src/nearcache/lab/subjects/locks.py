@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from importlib import import_module
 from typing import Any
 
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.subjects import Subject
 from nearcache.lab.subjects.forked import Forked, Silent, Teller
 from nearcache.lab.subjects.lock_rules import rules

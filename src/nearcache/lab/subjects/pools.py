@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.sample import GREATEST, new_histogram
 from nearcache.lab.subjects import Subject
 from nearcache.lab.subjects.child import Child

@@ -21,13 +21,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nearcache.lab.companion import TIMEOUT_S
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.open_loop import OpenLoop, drive
-from nearcache.lab.operations import WrongAnswer
-from nearcache.lab.script import MANY, Act, Playwright, Script, Values, calls_of
-from nearcache.lab.stored import Meter
+from nearcache.lab.own.script import MANY, Act, Playwright, Script, Values, calls_of
+from nearcache.lab.proofs.companion import TIMEOUT_S
+from nearcache.lab.proofs.stored import Meter
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.subjects.alias import AliasSubject
+from nearcache.lab.timing.open_loop import OpenLoop, drive
+from nearcache.lab.timing.operations import WrongAnswer
 from nearcache.recording.trace import Record, read
 
 CALLS_A_SECOND = "replayed calls a second"

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nearcache.lab.messages import Phase, Visit, Visited
+from nearcache.lab.runs.messages import Phase, Visit, Visited
 from nearcache.lab.subjects import warmup_cold
 from nearcache.lab.subjects.alias import AliasSubject
 from nearcache.lab.subjects.warmup_memory import SIZES, footprint

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nearcache.lab.analysis import Analysis
+    from nearcache.lab.judging.analysis import Analysis
 
 
 class Grey(str):
@@ -100,7 +100,7 @@ class Views:
     parts: Sequence[Table | Chart | Grid] = field(default_factory=tuple)
 
 
-EVERYWHERE = ("nearcache.lab.costs",)  # what any experiment's report may show
+EVERYWHERE = ("nearcache.lab.advice.costs",)  # what any experiment's report may show
 
 
 def views_of(analysis: Analysis) -> Views:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nearcache.lab.analysis import Analysis, Row
-from nearcache.lab.explain import explanations
-from nearcache.lab.fixed_rate import PREFIX, SHARES
+from nearcache.lab.judging.analysis import Analysis, Row
+from nearcache.lab.judging.explain import explanations
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Cell, distribution_of
+from nearcache.lab.timing.fixed_rate import PREFIX, SHARES
 from nearcache.lab.units import quantity, scale_for
 from nearcache.lab.views import Chart, Grey, Line, Table, Views
 

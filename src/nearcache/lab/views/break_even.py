@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.breakeven import (
+from nearcache.lab.advice.breakeven import (
     Arm,
     Miss,
     arms,
@@ -17,10 +16,11 @@ from nearcache.lab.breakeven import (
     one_family,
     tied,
 )
-from nearcache.lab.link import Link
-from nearcache.lab.stats import LEAST_FLOOR
+from nearcache.lab.advice.verdict import LOUD_FLOOR
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.stats import LEAST_FLOOR
+from nearcache.lab.timing.link import Link
 from nearcache.lab.units import NOTHING, quantity
-from nearcache.lab.verdict import LOUD_FLOOR
 from nearcache.lab.views import Grey, Grid, Table
 
 RTTS_NS = (50e3, 200e3, 1e6, 5e6, 20e6)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcache.lab.analysis import Analysis, Row
-from nearcache.lab.fidelity import EXACT, fates_in
+from nearcache.lab.advice.verdict import beside
+from nearcache.lab.judging.analysis import Analysis, Row
+from nearcache.lab.method.stats import Effect, Verdict
 from nearcache.lab.model import NO_PAYLOAD
+from nearcache.lab.proofs.fidelity import EXACT, fates_in
 from nearcache.lab.sample import Entry, Series
-from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import NOTHING, quantity, short
-from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Grid, Line, Table, Views
 from nearcache.lab.views.break_even import (
     grids,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.advice.verdict import span
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.stats import Effect, Verdict
 from nearcache.lab.sample import Entry, distribution_of
-from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import NOTHING, quantity, short
-from nearcache.lab.verdict import span
 from nearcache.lab.views import Chart, Line, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.sample import Cell, Entry
 from nearcache.lab.units import NOTHING, quantity
 from nearcache.lab.views import Chart, Grid, Table, Views

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.sample import Entry
 from nearcache.lab.units import NOTHING, quantity, short
 from nearcache.lab.views import Chart, Line, Mark, Table, Views

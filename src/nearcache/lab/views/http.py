@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.advice.verdict import beside
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.sample import Cell, Entry, distribution_of
 from nearcache.lab.units import NOTHING, quantity, rate, short
-from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Line, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of
 from nearcache.lab.views.waits import curve, ms, percent

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.advice.verdict import beside
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Entry
 from nearcache.lab.units import NOTHING, quantity, short
-from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Line, Mark, Table, Views
 from nearcache.lab.views.reading import (
     cell_of,

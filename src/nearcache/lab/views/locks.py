@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.advice.verdict import beside
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Cell, Entry, summarize
 from nearcache.lab.subjects.lock_rules import (
@@ -19,7 +20,6 @@ from nearcache.lab.subjects.lock_rules import (
 )
 from nearcache.lab.subjects.locks import RECOVERY_S
 from nearcache.lab.units import MICRO, NOTHING, counted, quantity, short, us
-from nearcache.lab.verdict import beside
 from nearcache.lab.views import Chart, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of
 from nearcache.lab.views.waits import Waits, curve, number, outcomes, percent

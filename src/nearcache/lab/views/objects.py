@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.advice.verdict import TO, beside
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.stats import Effect, Verdict
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Entry
-from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.subjects.objects import MAKING, REQUESTS
 from nearcache.lab.units import NOTHING, quantity, short
-from nearcache.lab.verdict import TO, beside
 from nearcache.lab.views import Chart, Line, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of
 from nearcache.lab.workloads.small_dict import SmallDict

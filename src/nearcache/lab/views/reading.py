@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.stats import Effect, Verdict
 from nearcache.lab.sample import Cell
-from nearcache.lab.stats import Effect, Verdict
 
 
 def cell_of(analysis: Analysis, candidate: str, operation: str, payload: str) -> Cell | None:

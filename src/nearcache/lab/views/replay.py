@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nearcache.lab.analysis import Analysis
-from nearcache.lab.evidence import LATE_MOST
-from nearcache.lab.firm import doubt, late_share
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.evidence import LATE_MOST
+from nearcache.lab.method.firm import doubt, late_share
 from nearcache.lab.sample import Cell
 from nearcache.lab.views import Grey, Table, Views
 

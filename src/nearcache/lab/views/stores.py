@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.advice.verdict import beside, span
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.method.stats import Effect, Verdict
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Entry
-from nearcache.lab.stats import Effect, Verdict
 from nearcache.lab.units import NOTHING, quantity
-from nearcache.lab.verdict import beside, span
 from nearcache.lab.views import Chart, Line, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, measure_of, point_of, verdict_of
 from nearcache.lab.workloads.blobs import BLOBS

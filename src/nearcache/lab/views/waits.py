@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nearcache.lab.firm import is_firm
+from nearcache.lab.method.firm import is_firm
 from nearcache.lab.sample import Cell, Entry, distribution_of
 from nearcache.lab.units import NOTHING, Scale, scale_for, short
 from nearcache.lab.views import Chart, Grey, Line

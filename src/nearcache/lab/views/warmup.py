@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcache.lab.analysis import Analysis
+from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Cell, Entry
 from nearcache.lab.units import NOTHING, quantity, short

@@ -18,8 +18,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from nearcache.lab.directories import Mount, disk_parent, memory_parent, mount_of, private_directory
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.runs.directories import (
+    Mount,
+    disk_parent,
+    memory_parent,
+    mount_of,
+    private_directory,
+)
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.subjects import Subject
 from nearcache.lab.subjects.disks import fio
 from nearcache.lab.subjects.disks.files import get_files, lay_out, looks_live, put_files

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from nearcache.lab.messages import Phase
+from nearcache.lab.runs.messages import Phase
 
 FILE_COUNT = 256
 GET, PUT = "files", "replaced"

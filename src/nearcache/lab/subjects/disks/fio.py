@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nearcache.lab.messages import Phase
+from nearcache.lab.runs.messages import Phase
 from nearcache.lab.servers import child_setup, end_process
 from nearcache.lab.subjects import Unavailable
 from nearcache.lab.subjects.disks.files import GET, LARGE, OTHERS, SYNCED

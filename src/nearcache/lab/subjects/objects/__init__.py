@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import cycle
 from typing import Any
 
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.subjects import Subject
 from nearcache.lab.subjects.objects.boxes import (
     MEMCACHED_BOXES,

@@ -20,8 +20,8 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
-from nearcache.lab.directories import disk_parent
-from nearcache.lab.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.runs.directories import disk_parent
+from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.servers.postgres import django_database
 from nearcache.lab.subjects import Subject
 from nearcache.lab.subjects.stores.both import BothStore

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal
 
-from nearcache.lab.proof import TreatmentNotApplied
+from nearcache.lab.proofs.proof import TreatmentNotApplied
 from nearcache.lab.servers.postgres import connection_string
 from nearcache.lab.subjects.stores.contract import Durability, Store, WrongDurability
 
