@@ -12,7 +12,7 @@ from typing import Any
 
 from bench import crowds, nginx_doctor, nginx_page, over_redis, peers, rows
 from bench.page import page
-from nearcache.lab.machine import describe_machine, describe_versions
+from nearcache.lab.runs.machine import describe_machine, describe_versions
 from nearcache.lab.servers import Servers
 
 CACHES = ["memory", "redis", "crowds"]

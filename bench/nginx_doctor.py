@@ -39,8 +39,8 @@ from bench.nginx_input import (
     zipf_log,
 )
 from nearcache import _core
-from nearcache.lab.bootstrap import Medians
-from nearcache.lab.stats import ALPHA, effect_of
+from nearcache.lab.method.bootstrap import Medians
+from nearcache.lab.method.stats import ALPHA, effect_of
 from nearcache.nginx.cachedir import CacheDir
 from nearcache.nginx.logs import Logs
 from nearcache.nginx.purge import Purger
