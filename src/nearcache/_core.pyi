@@ -548,7 +548,7 @@ class NginxTrace:
         """The log has ended: now it can be replayed."""
     def facts(self) -> NginxTraceFacts: ...
     def replay(self, rules: dict[str, Any]) -> NginxOutcome:
-        """What nginx would have done under these rules; see `nginx.whatif_rules.replay_rules`.
+        """What nginx would have done under these rules; see `nginx.whatif.rules.replay_rules`.
 
         Raises NginxError for a rule for keys that there is not, KeyError, TypeError and ValueError
         for a dict of another shape.

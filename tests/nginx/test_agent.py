@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from nearcache.cli import main
 from nearcache.errors import NginxError
 from nearcache.lab.servers import end_process, free_port
-from nearcache.nginx.agent import BELIEVED_S, LARGEST_BODY, Agent, Buckets, Guard, Refused
-from nearcache.nginx.hosts import PATH, LocalCache, Outcome, RemoteAgent, Wanted
-from nearcache.nginx.signing import read_secret, read_signature, sign
+from nearcache.nginx.purging.agent import BELIEVED_S, LARGEST_BODY, Agent, Buckets, Guard, Refused
+from nearcache.nginx.purging.hosts import PATH, LocalCache, Outcome, RemoteAgent, Wanted
+from nearcache.nginx.purging.signing import read_secret, read_signature, sign
 from nearcache.options import Secret
 
 from .conftest import Nginx
@@ -189,7 +189,7 @@ def test_too_many_requests_of_one_address_are_refused(nginx: Nginx) -> None:
 def test_silent_connections_do_not_keep_others_out(
     agent: Agent, nginx: Nginx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcache.nginx.agent.REQUEST_S", 0.2)
+    monkeypatch.setattr("nearcache.nginx.purging.agent.REQUEST_S", 0.2)
     silent = [socket.create_connection(agent.server_address[:2]) for _ in range(40)]  # type: ignore[arg-type]
     try:
         for each in silent[:3]:

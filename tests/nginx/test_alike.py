@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nearcache.cli import main
-from nearcache.nginx.alike import open_logs
-from nearcache.nginx.logs import Logs
+from nearcache.nginx.logs.alike import open_logs
+from nearcache.nginx.logs.files import Logs
 
 from .conftest import wait_for
 

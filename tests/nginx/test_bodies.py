@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from nearcache.cli import main
 from nearcache.errors import NginxError
-from nearcache.nginx.bodies import Bodies, BodyReader, Evidence, compare_bodies
-from nearcache.nginx.cachedir import CacheDir
-from nearcache.nginx.keys import name_of
-from nearcache.nginx.layout import LAYOUTS
-from nearcache.nginx.spelling import rule_of
+from nearcache.nginx.ondisk.bodies import Bodies, BodyReader, Evidence, compare_bodies
+from nearcache.nginx.ondisk.cachedir import CacheDir
+from nearcache.nginx.ondisk.keys import name_of
+from nearcache.nginx.ondisk.layout import LAYOUTS
+from nearcache.nginx.ondisk.spelling import rule_of
 
 from .conftest import Answer, Nginx, Upstream
 from .entries import HEAD, made

@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from nearcache.errors import NotACacheFile
-from nearcache.nginx.cachedir import CacheDir, Census
-from nearcache.nginx.cachefile import MARKER, CacheFile
-from nearcache.nginx.inspection import everything, inspect_directory, list_keys
-from nearcache.nginx.inspection_page import inspection_page
-from nearcache.nginx.keys import name_of
-from nearcache.nginx.layout import LAYOUTS, Layout
-from nearcache.nginx.purge import Purger
-from nearcache.nginx.receipt import How
+from nearcache.nginx.ondisk.cachedir import CacheDir, Census
+from nearcache.nginx.ondisk.cachefile import MARKER, CacheFile
+from nearcache.nginx.ondisk.inspection import everything, inspect_directory, list_keys
+from nearcache.nginx.ondisk.inspection_page import inspection_page
+from nearcache.nginx.ondisk.keys import name_of
+from nearcache.nginx.ondisk.layout import LAYOUTS, Layout
+from nearcache.nginx.purging.purge import Purger
+from nearcache.nginx.purging.receipt import How
 from nearcache.nginx.text import lines_of
 
 from .conftest import Answer, Nginx, Upstream, every_nginx

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from nearcache.cli import main
 from nearcache.cli.nginx.config import njs_module
 from nearcache.errors import NginxError
-from nearcache.nginx.configuration import read_configuration
+from nearcache.nginx.conf.configuration import read_configuration
 from nearcache.nginx.generate.answers import Answers
 from nearcache.nginx.generate.proof import CHECKS, prove
 from nearcache.nginx.generate.script import application
 from nearcache.nginx.generate.spelling import parse_spelling
 from nearcache.nginx.generate.write import generate, log_format
 from nearcache.nginx.lint import Examined, lint
+from nearcache.nginx.purging.templates import template_of
 from nearcache.nginx.sandbox import Sandbox, Served
-from nearcache.nginx.templates import template_of
 from tests.needs import missing, need
 from tests.nginx.conftest import wait_for
 

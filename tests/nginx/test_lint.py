@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nearcache.cli import main
 from nearcache.errors import NginxError
-from nearcache.nginx.configuration import Version, read_configuration
+from nearcache.nginx.conf.configuration import Version, read_configuration
 from nearcache.nginx.lint import NAMES, Examined, lint
 from nearcache.nginx.lint.model import Directory
 from nearcache.nginx.lint.survey import measure

@@ -15,9 +15,9 @@ import pytest
 import zstandard
 
 from nearcache.errors import NginxError
-from nearcache.nginx.follow import PAUSE_S, Follower, follow
-from nearcache.nginx.logs import Logs, in_order_of_time, is_access_log
-from nearcache.nginx.unpack import CHUNK_BYTES
+from nearcache.nginx.logs.files import Logs, in_order_of_time, is_access_log
+from nearcache.nginx.logs.follow import PAUSE_S, Follower, follow
+from nearcache.nginx.logs.unpack import CHUNK_BYTES
 
 from .conftest import Nginx, wait_for
 
@@ -158,7 +158,7 @@ def test_a_log_that_may_not_be_read_says_what_to_do(tmp_path: Path) -> None:
     path.write_bytes(b"x\n")
     path.chmod(0)
     script = (
-        "import os, sys\nfrom nearcache.nginx.logs import Logs\n"
+        "import os, sys\nfrom nearcache.nginx.logs.files import Logs\n"
         "os.chdir(sys.argv[1])\nos.setresuid(65534, 65534, 65534)\n"
         "logs = Logs(['access.log', 'other.log'])\n"
         "print([*logs.chunks()], logs.troubles)\n"
@@ -182,7 +182,7 @@ def test_the_beginning_can_be_looked_at_and_is_read_again(tmp_path: Path) -> Non
 def piped(text: bytes, *names: str) -> str:
     """What a process reads that has ``text`` in standard input."""
     script = (
-        "import sys\nfrom nearcache.nginx.logs import Logs\n"
+        "import sys\nfrom nearcache.nginx.logs.files import Logs\n"
         "sys.stdout.buffer.write(b''.join(Logs(sys.argv[1:]).chunks()))"
     )
     done = subprocess.run([sys.executable, "-c", script, *names], input=text, capture_output=True)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nearcache._core import NginxLog
-from nearcache.nginx.configuration import read_configuration
-from nearcache.nginx.misses import ADVICE, REASONS, SPELLINGS, Misses, Reason, misses, page
-from nearcache.nginx.site import Site, parse_location, site_of
+from nearcache.nginx.answers.misses import ADVICE, REASONS, SPELLINGS, Misses, Reason, misses, page
+from nearcache.nginx.answers.site import Site, parse_location, site_of
+from nearcache.nginx.conf.configuration import read_configuration
 from nearcache.nginx.text import Page, lines_of
 
 from .conftest import Nginx, StartNginx, Upstream, wait_for

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.nginx.cachedir import CacheDir
-from nearcache.nginx.keys import name_of, path_of
-from nearcache.nginx.purge import Purger
-from nearcache.nginx.receipt import How, Receipt
+from nearcache.nginx.ondisk.cachedir import CacheDir
+from nearcache.nginx.ondisk.keys import name_of, path_of
+from nearcache.nginx.purging.purge import Purger
+from nearcache.nginx.purging.receipt import How, Receipt
 
 from .conftest import Answer, Nginx, Upstream, every_nginx, wait_for
 

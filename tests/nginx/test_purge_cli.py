@@ -20,13 +20,13 @@ from click.testing import CliRunner, Result
 from nearcache.cli import main
 from nearcache.errors import NginxError
 from nearcache.lab.servers import end_process, free_port
-from nearcache.nginx.cachedir import CacheDir
-from nearcache.nginx.keys import name_of
-from nearcache.nginx.layout import LAYOUTS
-from nearcache.nginx.learn import learn, resolve
-from nearcache.nginx.purge import Purger
-from nearcache.nginx.receipt import Purged
-from nearcache.nginx.templates import check_template, key_for
+from nearcache.nginx.ondisk.cachedir import CacheDir
+from nearcache.nginx.ondisk.keys import name_of
+from nearcache.nginx.ondisk.layout import LAYOUTS
+from nearcache.nginx.purging.learn import learn, resolve
+from nearcache.nginx.purging.purge import Purger
+from nearcache.nginx.purging.receipt import Purged
+from nearcache.nginx.purging.templates import check_template, key_for
 from tests.needs import missing
 
 from .conftest import Answer, Nginx, StartNginx, Upstream, every_nginx, wait_for

@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 
 from nearcache._core import NginxLog
 from nearcache.lab.servers import free_port
-from nearcache.nginx.formats import COMBINED_WITH, choose, text_of
-from nearcache.nginx.ledger import ledger
-from nearcache.nginx.ledger_page import answer, page
-from nearcache.nginx.savings import DRAWS, Fetches, Savings
+from nearcache.nginx.answers.ledger import ledger
+from nearcache.nginx.answers.ledger_page import answer, page
+from nearcache.nginx.answers.savings import DRAWS, Fetches, Savings
+from nearcache.nginx.logs.formats import COMBINED_WITH, choose, text_of
 from nearcache.nginx.text import (
     Page,
     Points,

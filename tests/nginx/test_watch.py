@@ -27,11 +27,11 @@ from rich.cells import cell_len
 
 from nearcache._core import NginxLog
 from nearcache.cli import main
-from nearcache.nginx.fading import Amount, Fading, FadingTimes, by_upstream
-from nearcache.nginx.follow import Follower
-from nearcache.nginx.ledger import ledger
-from nearcache.nginx.watch import BY, Watch
-from nearcache.nginx.watch_screen import Around, screen, summary
+from nearcache.nginx.answers.ledger import ledger
+from nearcache.nginx.logs.follow import Follower
+from nearcache.nginx.watching.fading import Amount, Fading, FadingTimes, by_upstream
+from nearcache.nginx.watching.watch import BY, Watch
+from nearcache.nginx.watching.watch_screen import Around, screen, summary
 
 from .conftest import Nginx, StartNginx, Upstream, wait_for
 from .traffic import ask, site, slow

@@ -156,7 +156,7 @@ impl State {
     }
 }
 
-// -- rules, out of a dict that `nearcache.nginx.rules` makes
+// -- rules, out of a dict that `nearcache.nginx.whatif.rules` makes
 
 fn rules_of(dict: &Bound<'_, PyDict>) -> PyResult<Rules> {
     let py = dict.py();

@@ -26,10 +26,10 @@ from django.core.exceptions import MiddlewareNotUsed
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from nearcache.nginx.cacheable_view import HEADER, SAFE, header_text
-from nearcache.nginx.hooks import install, watch_request
-from nearcache.nginx.personal import SPLITS, UNSHARED, Reason
-from nearcache.nginx.witness import Seen, watching, words_of
+from nearcache.nginx.responses.cacheable_view import HEADER, SAFE, header_text
+from nearcache.nginx.responses.hooks import install, watch_request
+from nearcache.nginx.responses.personal import SPLITS, UNSHARED, Reason
+from nearcache.nginx.responses.witness import Seen, watching, words_of
 
 logger = logging.getLogger("nearcache.nginx")
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Not here: comparing a forecast with the log, and whether to believe it (Python's
-//! `nearcache.nginx.whatif`).
+//! `nearcache.nginx.whatif.forecast`).
 
 mod fact;
 mod key_rules;

@@ -14,8 +14,8 @@ import click
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
-    from nearcache.nginx.agent import Agent
-    from nearcache.nginx.hosts import LocalCache
+    from nearcache.nginx.purging.agent import Agent
+    from nearcache.nginx.purging.hosts import LocalCache
 
 DEFAULT = "127.0.0.1:8765"
 
@@ -74,8 +74,8 @@ def agent(
     of JSON on stdout. Requests are signed, not encrypted: listen on loopback or in a private
     network. Run it as the user of nginx's workers.
     """
-    from nearcache.nginx.agent import Agent
-    from nearcache.nginx.signing import read_secret
+    from nearcache.nginx.purging.agent import Agent
+    from nearcache.nginx.purging.signing import read_secret
 
     hosts = [_host(path, template, config, levels) for path in caches]
     secret = read_secret(secret_file)
@@ -88,16 +88,16 @@ def agent(
 
 
 def _host(path: Path, template: str | None, config: str | None, levels: str | None) -> LocalCache:
-    from nearcache.nginx.cachedir import CacheDir
-    from nearcache.nginx.hosts import LocalCache
-    from nearcache.nginx.keys import parse_levels
-    from nearcache.nginx.targets import configured, refuse_what_is_no_cache
-    from nearcache.nginx.templates import check_template
+    from nearcache.nginx.ondisk.cachedir import CacheDir
+    from nearcache.nginx.ondisk.keys import parse_levels
+    from nearcache.nginx.purging.hosts import LocalCache
+    from nearcache.nginx.purging.targets import configured, refuse_what_is_no_cache
+    from nearcache.nginx.purging.templates import check_template
 
     with CacheDir(path, follow=False) as directory:
         refuse_what_is_no_cache(directory)  # now, and not at the first purge
     if config:
-        from nearcache.nginx.configuration import read_configuration
+        from nearcache.nginx.conf.configuration import read_configuration
 
         if template or levels:
             raise NginxError("--config says what --template and --levels say; leave these out")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-    from nearcache.nginx.logs import Logs
+    from nearcache.nginx.logs.files import Logs
 
 
 def with_progress(logs: Logs) -> Iterator[bytes]:

@@ -31,9 +31,9 @@ from nearcache.nginx.text import (
 
 if TYPE_CHECKING:
     from nearcache._core import NginxLog, NginxResult
-    from nearcache.nginx.formats import LogFormat
-    from nearcache.nginx.logs import Logs
-    from nearcache.nginx.site import Site
+    from nearcache.nginx.answers.site import Site
+    from nearcache.nginx.logs.files import Logs
+    from nearcache.nginx.logs.formats import LogFormat
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -157,7 +157,7 @@ class Reading:
 
     def about(self, result: NginxResult) -> dict[str, Any]:
         """What was read, for JSON."""
-        from nearcache.nginx.formats import missing
+        from nearcache.nginx.logs.formats import missing
 
         return {
             "format": self.format.name,
@@ -218,7 +218,7 @@ class Reading:
 
     def cannot_tell(self, result: NginxResult) -> list[Table]:
         """What the log is silent about, as a table; none if nothing."""
-        from nearcache.nginx.formats import missing
+        from nearcache.nginx.logs.formats import missing
 
         found: dict[str, str] = {}
         for each in missing(result):
@@ -288,7 +288,7 @@ def _open(request: Request) -> Reading:
 
 def logs_for(request: Request, site: Site) -> Logs:
     """What is to be read; of logs in several formats those that say most."""
-    from nearcache.nginx.alike import open_logs
+    from nearcache.nginx.logs.alike import open_logs
 
     logs = open_logs(
         files_of(request, site), request.log_format, site.formats,
@@ -313,8 +313,8 @@ def beginning_of(logs: Logs) -> bytes:
 def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Reading:
     """A pass over logs that begin so: nothing is fed to it yet."""
     from nearcache._core import NginxLog
-    from nearcache.nginx.formats import check_key, choose
-    from nearcache.nginx.site import parse_location
+    from nearcache.nginx.answers.site import parse_location
+    from nearcache.nginx.logs.formats import check_key, choose
 
     log_format = choose(request.log_format, site.formats, beginning)
     key = request.key.removeprefix("$") if request.key else None
@@ -348,20 +348,20 @@ def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Re
 
 def site_for(request: Request) -> Site:
     """What the configuration says; nothing, if none is given."""
-    from nearcache.nginx.site import Site, site_of
+    from nearcache.nginx.answers.site import Site, site_of
 
     if request.config is None:
         return Site()
     if request.config == "-" and "-" in request.files:
         raise NginxError("only one of the log and --config can come from standard input")
-    from nearcache.nginx.configuration import read_configuration
+    from nearcache.nginx.conf.configuration import read_configuration
 
     return site_of(read_configuration(request.config), request.host)
 
 
 def files_of(request: Request, site: Site) -> list[str]:
     """What was named; else the logs of the configuration; else where nginx logs usually are."""
-    from nearcache.nginx.logs import USUAL_PLACE
+    from nearcache.nginx.logs.files import USUAL_PLACE
 
     if request.files:
         return list(request.files)

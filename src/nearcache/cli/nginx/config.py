@@ -112,7 +112,7 @@ def _check_orders(log_format: bool, prove: bool, output: Path | None, force: boo
 
 
 def _answers(given: dict[str, Any]) -> Answers:
-    from nearcache.nginx.configuration import installed_version, parse_version
+    from nearcache.nginx.conf.configuration import installed_version, parse_version
     from nearcache.nginx.generate.answers import Answers
     from nearcache.nginx.generate.spelling import parse_spelling
 

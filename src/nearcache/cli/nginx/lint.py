@@ -13,7 +13,7 @@ from nearcache.errors import NginxError
 from nearcache.nginx.text import plural
 
 if TYPE_CHECKING:
-    from nearcache.nginx.configuration import Configuration
+    from nearcache.nginx.conf.configuration import Configuration
     from nearcache.nginx.lint import Finding
 
 WIDTH = 80
@@ -91,7 +91,7 @@ def _check_rules(given: Sequence[str], known: Sequence[str]) -> None:
 def _read(file: str | None, version: str | None) -> Configuration:
     from dataclasses import replace
 
-    from nearcache.nginx.configuration import (
+    from nearcache.nginx.conf.configuration import (
         installed_version,
         parse_version,
         read_configuration,

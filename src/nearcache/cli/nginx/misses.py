@@ -32,8 +32,8 @@ def misses(top: int, **given: Any) -> None:
 
 
 def _show(reading: Reading, request: Request, top: int) -> None:
-    from nearcache.nginx.misses import misses as find
-    from nearcache.nginx.misses import page
+    from nearcache.nginx.answers.misses import misses as find
+    from nearcache.nginx.answers.misses import page
 
     result = reading.result
     found = find(result, reading.site)

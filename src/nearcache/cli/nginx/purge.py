@@ -17,11 +17,11 @@ from nearcache.cli.nginx.common import print_json, print_page
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
-    from nearcache.nginx.cachedir import CacheDir
-    from nearcache.nginx.learn import Resolved
-    from nearcache.nginx.proof import Proof, Prover
-    from nearcache.nginx.receipt import Purged, Receipt
-    from nearcache.nginx.targets import Targets
+    from nearcache.nginx.ondisk.cachedir import CacheDir
+    from nearcache.nginx.purging.learn import Resolved
+    from nearcache.nginx.purging.proof import Proof, Prover
+    from nearcache.nginx.purging.receipt import Purged, Receipt
+    from nearcache.nginx.purging.targets import Targets
 
 PURGED, NOTHING, REFUSED = 0, 1, 2
 
@@ -121,8 +121,8 @@ def purge(**given: Any) -> None:
     Run it as the user of nginx's workers, or as root.
     """
     order = _checked(Order(**given))
-    from nearcache.nginx.cachedir import CacheDir
-    from nearcache.nginx.targets import refuse_what_is_no_cache
+    from nearcache.nginx.ondisk.cachedir import CacheDir
+    from nearcache.nginx.purging.targets import refuse_what_is_no_cache
 
     with CacheDir(order.cache, follow=False) as directory, _Log(order) as log:
         if not refuse_what_is_no_cache(directory):
@@ -149,8 +149,8 @@ def _checked(order: Order) -> Order:
 
 
 def _purge(order: Order, directory: CacheDir, log: _Log) -> int:
-    from nearcache.nginx.purge import Purger
-    from nearcache.nginx.select import selected_by
+    from nearcache.nginx.purging.purge import Purger
+    from nearcache.nginx.purging.select import selected_by
 
     targets = _targets(order, directory)
     chosen = _chosen(order, targets)
@@ -194,11 +194,11 @@ def _interruptible(act: Callable[[], Receipt], log: _Log) -> Receipt:
 
 
 def _targets(order: Order, directory: CacheDir) -> Targets:
-    from nearcache.nginx.keys import parse_levels
-    from nearcache.nginx.targets import Targets, configured
+    from nearcache.nginx.ondisk.keys import parse_levels
+    from nearcache.nginx.purging.targets import Targets, configured
 
     if order.config:
-        from nearcache.nginx.configuration import read_configuration
+        from nearcache.nginx.conf.configuration import read_configuration
 
         said = configured(read_configuration(order.config), order.cache)
         return Targets(
@@ -209,7 +209,7 @@ def _targets(order: Order, directory: CacheDir) -> Targets:
 
 
 def _chosen(order: Order, targets: Targets) -> list[Resolved]:
-    from nearcache.nginx.learn import ITSELF, Resolved
+    from nearcache.nginx.purging.learn import ITSELF, Resolved
 
     if order.key:
         keys = [key.encode("utf-8", "surrogateescape") for key in order.key]
@@ -223,7 +223,7 @@ def _prover(order: Order, directory: CacheDir) -> Prover | None:
         return None
     from urllib.parse import urlsplit
 
-    from nearcache.nginx.proof import Prover
+    from nearcache.nginx.purging.proof import Prover
 
     hosts = {urlsplit(word).netloc for word in order.words}
     return Prover(directory, order.prove, hosts.pop() if len(hosts) == 1 else None)
@@ -265,8 +265,8 @@ def _show(
             "proofs": [asdict(proof) for proof in proofs],
         })  # fmt: skip
         return
-    from nearcache.nginx.learn import ITSELF
-    from nearcache.nginx.receipt_page import learned_note, receipt_page
+    from nearcache.nginx.purging.learn import ITSELF
+    from nearcache.nginx.purging.receipt_page import learned_note, receipt_page
 
     page = receipt_page(receipts, chosen, proofs)
     notes = [*page.notes, *targets.notes]

@@ -3,8 +3,8 @@
     Tail (a thread) ──bytes──> NginxLog ──take_recent()──> Session, every interval: Watch
     (tail.py)                  the log pass                ──> a view (watch_views.py)
 
-Not here: what is made of the figures (``nearcache.nginx.watch``) and what is drawn of them
-(``nearcache.nginx.watch_screen``).
+Not here: what is made of the figures (``nearcache.nginx.watching.watch``) and what is drawn of them
+(``nearcache.nginx.watching.watch_screen``).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from nearcache.cli.nginx.common import (
 from nearcache.cli.nginx.watch_views import Lines, Objects, Screen, View
 from nearcache.cli.suspension import Suspension
 from nearcache.errors import NginxError
-from nearcache.nginx.tail import Tail
 from nearcache.nginx.text import Page, lines_of, plural
-from nearcache.nginx.watch import BY, Interval, Watch
-from nearcache.nginx.watch_screen import summary
+from nearcache.nginx.watching.tail import Tail
+from nearcache.nginx.watching.watch import BY, Interval, Watch
+from nearcache.nginx.watching.watch_screen import summary
 
 if TYPE_CHECKING:
-    from nearcache.nginx.logs import Logs
+    from nearcache.nginx.logs.files import Logs
 
 PAST_BYTES = 16_000_000  # of each log, read first for prices and for what was asked before
 FORMAT_BYTES = 65536
@@ -147,7 +147,7 @@ def _start(
 
     Also says from when on (``time.monotonic()``) lines count.
     """
-    from nearcache.nginx.logs import STDIN
+    from nearcache.nginx.logs.files import STDIN
 
     site = site_for(request)
     logs = logs_for(request, site)
@@ -222,7 +222,7 @@ class Session:
 
     @property
     def is_piped(self) -> bool:
-        from nearcache.nginx.logs import STDIN
+        from nearcache.nginx.logs.files import STDIN
 
         return STDIN in self.reading.logs.names
 

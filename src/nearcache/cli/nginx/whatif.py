@@ -22,30 +22,30 @@ from nearcache.nginx.text import Chart
 
 if TYPE_CHECKING:
     from nearcache._core import NginxTrace, NginxTraceFacts
-    from nearcache.nginx.logs import Logs
-    from nearcache.nginx.whatif import WhatIf
-    from nearcache.nginx.whatif_rules import Axes, Today
+    from nearcache.nginx.logs.files import Logs
+    from nearcache.nginx.whatif.forecast import WhatIf
+    from nearcache.nginx.whatif.rules import Axes, Today
 
 COUNTED = ("lines", "bad", "uncached", "unusable", "left_out")
 NOT_FORECAST = 1  # the exit code when the model is not to be believed, or less was read
 
 
 def _each(parse: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
-    """Values with commas between, by a function of ``whatif_rules``."""
+    """Values with commas between, by a function of ``whatif/rules.py``."""
 
     def split(_ctx: click.Context, _param: click.Parameter, value: str) -> list[Any]:
-        from nearcache.nginx import whatif_rules
+        from nearcache.nginx.whatif import rules
 
-        return [getattr(whatif_rules, parse)(part) for part in value.split(",") if part.strip()]
+        return [getattr(rules, parse)(part) for part in value.split(",") if part.strip()]
 
     return split
 
 
 def _one(parse: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:
     def take(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
-        from nearcache.nginx import whatif_rules
+        from nearcache.nginx.whatif import rules
 
-        return None if value is None else getattr(whatif_rules, parse)(value)
+        return None if value is None else getattr(rules, parse)(value)
 
     return take
 
@@ -160,9 +160,9 @@ def whatif(**given: Any) -> None:
     Exits 0, 1 if nothing is forecast because the model does not fit the log (or a file was not read
     to its end), 2 if nothing can be said.
     """
-    from nearcache.nginx.whatif import Question
-    from nearcache.nginx.whatif import whatif as replay_all
-    from nearcache.nginx.whatif_rules import Subject
+    from nearcache.nginx.whatif.forecast import Question
+    from nearcache.nginx.whatif.forecast import whatif as replay_all
+    from nearcache.nginx.whatif.rules import Subject
 
     if given["argument"] and given["path_part"]:
         raise click.UsageError("give --arg or --path-part, not both")
@@ -188,7 +188,7 @@ def whatif(**given: Any) -> None:
 
 
 def _axes(given: dict[str, Any]) -> Axes:
-    from nearcache.nginx.whatif_rules import Axes
+    from nearcache.nginx.whatif.rules import Axes
 
     axes = Axes(
         ttls_s=given["ttl"],
@@ -209,11 +209,11 @@ def _axes(given: dict[str, Any]) -> Axes:
 
 
 def _today(given: dict[str, Any]) -> Today:
-    from nearcache.nginx.whatif_rules import Today, today_of, with_options
+    from nearcache.nginx.whatif.rules import Today, today_of, with_options
 
     today = Today()
     if given["config"]:
-        from nearcache.nginx.configuration import read_configuration
+        from nearcache.nginx.conf.configuration import read_configuration
 
         given["configuration"] = read_configuration(given["config"])
         today = today_of(given["configuration"], given["host"])
@@ -230,9 +230,9 @@ def _today(given: dict[str, Any]) -> Today:
 
 def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str]:
     from nearcache._core import NginxTrace
-    from nearcache.nginx.alike import open_logs
-    from nearcache.nginx.formats import check_key, choose
-    from nearcache.nginx.site import Site, site_of
+    from nearcache.nginx.answers.site import Site, site_of
+    from nearcache.nginx.logs.alike import open_logs
+    from nearcache.nginx.logs.formats import check_key, choose
 
     found = given.get("configuration")
     site = site_of(found, given["host"]) if found else Site()
@@ -278,7 +278,7 @@ def _check(trace: NginxTrace, name: str) -> None:
 
 def _show(found: WhatIf, trace: NginxTrace, logs: Logs, name: str, given: dict[str, Any]) -> None:
     from nearcache.nginx.html import write_page
-    from nearcache.nginx.whatif_page import page
+    from nearcache.nginx.whatif.page import page
 
     facts = trace.facts()
     shown = page(found)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nearcache.errors import NginxError
-from nearcache.nginx.configuration import Version
+from nearcache.nginx.conf.configuration import Version
 from nearcache.nginx.generate.spelling import Spelling
 from nearcache.nginx.units import format_size, format_time, parse_size, parse_time
 

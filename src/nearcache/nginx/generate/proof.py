@@ -21,11 +21,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nearcache.errors import NginxError
-from nearcache.nginx.cachedir import CacheDir
 from nearcache.nginx.generate.answers import MIN_FREE, Answers
 from nearcache.nginx.generate.script import BIG, application
 from nearcache.nginx.generate.write import generate
-from nearcache.nginx.purge import Purger
+from nearcache.nginx.ondisk.cachedir import CacheDir
+from nearcache.nginx.purging.purge import Purger
 from nearcache.nginx.sandbox import Reply, Sandbox, Served
 
 PATIENCE_S = 5.0

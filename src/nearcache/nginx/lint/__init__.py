@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from nearcache.nginx.conf.locations import Location
 from nearcache.nginx.lint.model import (
     SEVERITIES,
     CacheRule,
@@ -30,7 +31,6 @@ from nearcache.nginx.lint.model import (
 )
 from nearcache.nginx.lint.registry import NAMES, RULES
 from nearcache.nginx.lint.silence import ignores_of, silenced, unknown_rules
-from nearcache.nginx.locations import Location
 
 __all__ = ["NAMES", "RULES", "SEVERITIES", "Examined", "Finding", "Severity", "lint", "mistakes"]
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nearcache.nginx.configuration import Configuration, Version
-from nearcache.nginx.directives import Directive
+from nearcache.nginx.conf.configuration import Configuration, Version
+from nearcache.nginx.conf.directives import Directive
+from nearcache.nginx.conf.locations import Location
 from nearcache.nginx.lint.model import Examined, Hit, Severity
-from nearcache.nginx.locations import Location
 
 
 @dataclass(frozen=True)

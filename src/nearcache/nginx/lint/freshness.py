@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nearcache.nginx.conf.locations import Location
 from nearcache.nginx.lint.model import Examined, Hit, zone_directive
-from nearcache.nginx.locations import Location
 
 FAILURES = {"error", "timeout"}
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nearcache.errors import NginxError
-from nearcache.nginx.configuration import Version
+from nearcache.nginx.conf.configuration import Version
 from nearcache.nginx.lint.model import Finding, Severity
 
 _SEVERITIES: dict[str, Severity] = {"HIGH": "error", "MEDIUM": "warning"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nearcache.nginx.configuration import AccessLog, variables
-from nearcache.nginx.directives import Directive
+from nearcache.nginx.conf.configuration import AccessLog, variables
+from nearcache.nginx.conf.directives import Directive
+from nearcache.nginx.conf.locations import Location
 from nearcache.nginx.lint.model import Examined, Hit, zone_directive
-from nearcache.nginx.locations import Location
 
 STATUS = "upstream_cache_status"
 # Without these the doctor cannot say what was saved, and when.

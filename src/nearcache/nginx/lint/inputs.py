@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 
-from nearcache.nginx.configuration import Configuration, variables
-from nearcache.nginx.locations import Location
+from nearcache.nginx.conf.configuration import Configuration, variables
+from nearcache.nginx.conf.locations import Location
 
 ALL = "all"
 CHANGED = "args"

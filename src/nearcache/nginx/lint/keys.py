@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nearcache.nginx.configuration import variables
+from nearcache.nginx.conf.configuration import variables
+from nearcache.nginx.conf.locations import Location
 from nearcache.nginx.lint.inputs import (
     has_path,
     header,
@@ -15,7 +16,6 @@ from nearcache.nginx.lint.inputs import (
     unkeyed,
 )
 from nearcache.nginx.lint.model import Examined, Hit, zone_directive
-from nearcache.nginx.locations import Location
 
 _HOSTS = {"host", "http_host"}
 _SCHEMES = {"scheme", "https", "server_port", "http_x_forwarded_proto", "ssl_protocol"}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nearcache.nginx.configuration import CachePath, Configuration, Version
-from nearcache.nginx.directives import Directive
-from nearcache.nginx.locations import Location
+from nearcache.nginx.conf.configuration import CachePath, Configuration, Version
+from nearcache.nginx.conf.directives import Directive
+from nearcache.nginx.conf.locations import Location
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: Sequence[Severity] = ("error", "warning", "note")  # the worst first

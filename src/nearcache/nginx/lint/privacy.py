@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nearcache.nginx.directives import Directive
+from nearcache.nginx.conf.directives import Directive
+from nearcache.nginx.conf.locations import Location
 from nearcache.nginx.lint.inputs import header
 from nearcache.nginx.lint.model import Examined, Hit, zone_directive
-from nearcache.nginx.locations import Location
 
 _COOKIES = ("cookie_", "http_cookie")
 _PERSONAL = (*_COOKIES, "http_authorization", "remote_user")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from nearcache.nginx.directives import Tree
+from nearcache.nginx.conf.directives import Tree
 from nearcache.nginx.lint.model import Finding
 
 _IGNORE = re.compile(r"nearcache: *ignore(?:\[([\w\s,-]*)\])?")

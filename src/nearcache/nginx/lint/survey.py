@@ -10,9 +10,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from nearcache.nginx.configuration import Configuration
+from nearcache.nginx.conf.configuration import Configuration
+from nearcache.nginx.conf.locations import KINDS
 from nearcache.nginx.lint.model import Directory, Examined
-from nearcache.nginx.locations import KINDS
 
 MOST_FILES = 2_000_000  # counted: the answer to "too many?" is known long before
 

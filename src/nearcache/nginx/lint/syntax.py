@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nearcache.nginx.configuration import Version
-from nearcache.nginx.directives import Directive
+from nearcache.nginx.conf.configuration import Version
+from nearcache.nginx.conf.directives import Directive
 from nearcache.nginx.lint.model import Examined, Hit
 
 

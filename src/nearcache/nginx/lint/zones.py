@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from nearcache.nginx.configuration import CachePath
+from nearcache.nginx.conf.configuration import CachePath
+from nearcache.nginx.conf.locations import Location
 from nearcache.nginx.lint.model import Examined, Hit, zone_directive
-from nearcache.nginx.locations import Location
 from nearcache.nginx.units import format_size, format_time
 
 NODE_BYTES = 128  # of one key in the zone: a node of 120 bytes in a slab of 128
