@@ -41,11 +41,11 @@ from bench.nginx_input import (
 from nearcache import _core
 from nearcache.lab.method.bootstrap import Medians
 from nearcache.lab.method.stats import ALPHA, effect_of
-from nearcache.nginx.cachedir import CacheDir
-from nearcache.nginx.logs import Logs
-from nearcache.nginx.purge import Purger
-from nearcache.nginx.receipt import How
-from nearcache.nginx.whatif_rules import Change, Frame, Place, Today, Zone, replay_rules
+from nearcache.nginx.logs.files import Logs
+from nearcache.nginx.ondisk.cachedir import CacheDir
+from nearcache.nginx.purging.purge import Purger
+from nearcache.nginx.purging.receipt import How
+from nearcache.nginx.whatif.rules import Change, Frame, Place, Today, Zone, replay_rules
 
 NEARCACHE = (sys.executable, "-m", "nearcache", "nginx")
 # What the project promises, on one core.

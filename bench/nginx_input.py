@@ -6,8 +6,8 @@ import random
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 
-from nearcache.nginx.keys import name_of, path_of
-from nearcache.nginx.layout import LAYOUTS
+from nearcache.nginx.ondisk.keys import name_of, path_of
+from nearcache.nginx.ondisk.layout import LAYOUTS
 from tests.nginx.entries import made
 
 LEVELS = (1, 2)
