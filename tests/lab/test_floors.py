@@ -74,6 +74,22 @@ def test_few_processes_have_the_floor_of_their_kind(kept: set[int]) -> None:
     assert analysis.floor_between(entry, operation="get") == analysis.floors["process"]
 
 
+def test_bytes_have_their_own_floor_however_noisy_the_clock_and_few_the_rounds() -> None:
+    operations = (Operation(name="get"), Operation(name="size", unit="bytes"))
+    sample = sample_of(experiment("a", "b", operations=operations), steady(COSTS))
+    for name, size in (("a", 1000.0), ("b", 1120.0), ("a (twin)", 1000.0)):
+        for repetition in range(2):
+            sample.cell(name, "size", "S").points[repetition] = dict.fromkeys(range(3), size)
+        if "twin" in name:  # and at gets it is far from what it is a twin of
+            for rounds in sample.cells[name, "get", "S"].points.values():
+                rounds.update({n: 1.5 * v for n, v in rounds.items()})
+    analysis = Analysis(sample)
+    assert analysis.floors["process"] > math.log(1.3)
+    assert analysis.operation_floors["process", "size"] == LEAST_FLOOR
+    verdicts = {row.entry.name: row.verdict for row in analysis.rows("size", "S")}
+    assert verdicts["b"] == "slower"
+
+
 def test_few_rounds_have_the_floor_of_their_kind() -> None:
     sample = quiet_and_loud()
     for cell in sample.cells.values():

@@ -120,11 +120,12 @@ class Comparisons:
 
     @cached_property
     def floors(self) -> dict[str, float]:
-        """Log ratio below which nothing is a finding, for each kind of store."""
+        """Log ratio below which nothing is a finding, for each kind of store; not of bytes."""
         by_kind: dict[str, list[float]] = {}
+        timed = [name for name in self.sample.about["operations"] if not self._is_bytes(name)]
         for twin in self.measured:
             if twin.twin_of:
-                by_kind.setdefault(kind_of(twin), []).extend(self._twin_ratios(twin))
+                by_kind.setdefault(kind_of(twin), []).extend(self._twin_ratios(twin, timed))
         return {kind: floor_of(ratios) for kind, ratios in by_kind.items()}
 
     @cached_property
@@ -140,11 +141,21 @@ class Comparisons:
                 if twin.twin_of and name == twin.name:
                     effect = self._twin_effect(twin, operation, payload)
                     found.setdefault((kind_of(twin), operation), []).append(effect)
-        return {
+        return self._floors_of_bytes() | {
             where: max(LEAST_FLOOR, *(_far_end(effect) for effect in effects if effect))
             for where, effects in found.items()
             if all(effects)
         }
+
+    def _floors_of_bytes(self) -> dict[tuple[str, str], float]:
+        """Noise of the clock is none of a size: how far apart the twins' own sizes were."""
+        found: dict[tuple[str, str], list[float]] = {}
+        for twin in self.measured:
+            for operation in filter(self._is_bytes, self.sample.about["operations"]):
+                if twin.twin_of:
+                    known = found.setdefault((kind_of(twin), operation), [])
+                    known += self._twin_ratios(twin, [operation])
+        return {where: floor_of(ratios) for where, ratios in found.items() if ratios}
 
     def floor_between(self, *entries: Entry, operation: str = "") -> float:
         """The coarser floor of those that are compared; the coarsest if one has no twin."""
@@ -190,10 +201,15 @@ class Comparisons:
         effect = effect_of(own.points, other.points)
         return effect if effect and effect.pairs >= FLOOR_ROUNDS else None
 
-    def _twin_ratios(self, twin: Entry) -> list[float]:
+    def _is_bytes(self, operation: str) -> bool:
+        return bool(self.sample.about["operations"][operation]["unit"] == "bytes")
+
+    def _twin_ratios(self, twin: Entry, operations: Sequence[str]) -> list[float]:
         """How far apart the two names of one configuration were, cell by cell."""
         ratios = []
         for operation, payload in self.cell_names:
+            if operation not in operations:
+                continue
             own = self.sample.cells.get((twin.name, operation, payload))
             other = self.sample.cells.get((twin.twin_of or "", operation, payload))
             if own and other:
