@@ -17,8 +17,8 @@ How it is measured
     proofs/        that it was what its name says, and answered right
 
 What came of it
-    sample.py      what was measured: one JSON file, raw histograms inside (distribution.py);
-                   files.py: many of them
+    sample.py      what was measured: one JSON file, raw histograms inside (histogram.py,
+                   distribution.py); files.py: many of them
     method/        the rules of evidence, and statistics that know nothing of caches
     judging/       who is faster than whom, as far as the run can tell
     advice/        what to run: the sentence, the CACHES block, the costs

@@ -1,19 +1,14 @@
-"""A histogram as what it holds: values in order, and how often each was seen.
-
-HdrHistogram answers each question by walking through all its buckets, forty thousand for
-the range of the lab. A report asks thousands of questions, so it takes the few buckets
-with something in them out once.
-"""
+"""A histogram as a report asks it: values in order, and how often each was seen."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any
+
+from nearcache.lab.histogram import Histogram, starts
 
 
 @dataclass(frozen=True)
@@ -24,14 +19,12 @@ class Distribution:
     totals: Sequence[int]
 
     @classmethod
-    def of(cls, histogram: Any, least: int, greatest: int) -> Distribution:
-        """What is recorded in an HdrHistogram. The ends are exact, the rest to three digits."""
-        starts = _starts_of(histogram)
-        first = max(0, bisect_right(starts, least) - 1)
-        end = bisect_right(starts, greatest)
-        seen = [(i, count) for i, count in enumerate(histogram.counts[first:end], first) if count]
+    def of(cls, histogram: Histogram, greatest: int) -> Distribution:
+        """What a histogram holds, to three digits; the greatest of all is known exactly."""
+        edges = starts()
+        seen = sorted(histogram.counts.items())
         # A bucket answers with its upper edge, which may lie above all that was seen.
-        values = [min(starts[i + 1] - 1, greatest) for i, _ in seen]
+        values = [min(edges[i + 1] - 1, greatest) for i, _ in seen]
         return cls(values, list(accumulate(count for _, count in seen)))
 
     @property
@@ -51,16 +44,3 @@ class Distribution:
     def _up_to(self, edge: float) -> int:
         place = bisect_left(self.values, edge)
         return self.totals[place - 1] if place else 0
-
-
-@cache
-def _starts(size: int, digits: int) -> list[int]:
-    """Where each bucket begins. All histograms of one shape have the same."""
-    from hdrh.histogram import HdrHistogram
-
-    histogram = HdrHistogram(1, size, digits)
-    return [histogram.get_value_from_index(i) for i in range(histogram.counts_len + 1)]
-
-
-def _starts_of(histogram: Any) -> list[int]:
-    return _starts(histogram.highest_trackable_value, histogram.significant_figures)

@@ -32,6 +32,7 @@ from typing import Any
 
 from nearcache.errors import LabError
 from nearcache.lab.distribution import Distribution
+from nearcache.lab.histogram import Histogram, decoded
 from nearcache.lab.method.stats import warm_up_count
 from nearcache.lab.runs.messages import Phase
 
@@ -61,18 +62,10 @@ PLAIN_FIELDS = frozenset(
         "cannot_answer",
     }
 )
-GREATEST = 2**47  # 39 hours in ns, 128 TB in bytes
-DIGITS = 3
 MINUTE = 1e-9  # points are compared by their ratios, so none may be zero
 CHOPS = (0, 1, 10)  # to compare with: what other benchmarks leave out
 COURSE_BLOCKS = 60
 COUNTS = ("calls", "hits", "misses", "errors", "refused")
-
-
-def new_histogram() -> Any:
-    from hdrh.histogram import HdrHistogram
-
-    return HdrHistogram(1, GREATEST, DIGITS)
 
 
 # repetition -> round -> value
@@ -133,7 +126,7 @@ class Cell:
     min: int = 0
     max: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)  # ways to end without an answer
-    histograms: dict[int, Any] = field(default_factory=dict)  # repetition -> HdrHistogram
+    histograms: dict[int, Histogram] = field(default_factory=dict)  # by repetition
     points: Points = field(default_factory=dict)  # what each round counts as
     # The same points had another number of samples been left out: "0", "1", "10" -> points.
     chopped: dict[str, Points] = field(default_factory=dict)
@@ -171,9 +164,7 @@ class Cell:
 
     def add_round(self, repetition: int, number: int, samples: Sequence[int]) -> None:
         """Take in the samples of one round; warm-up has been removed."""
-        histogram = self.histograms.setdefault(repetition, new_histogram())
-        for sample in samples:
-            histogram.record_value(max(1, min(sample, GREATEST)))
+        self.histograms.setdefault(repetition, Histogram()).add(samples)
         self.points.setdefault(repetition, {})[number] = max(1.0, float(median(samples)))
         self.min = min([*samples, self.min] if self.count else samples)
         self.max = max(self.max, *samples)
@@ -189,10 +180,8 @@ class Cell:
 
     def _add_histogram(self, repetition: int, encoded: str) -> None:
         """A round that was too long to be kept as samples; exact to three digits."""
-        from hdrh.histogram import HdrHistogram
-
-        found = HdrHistogram.decode(encoded)
-        self.histograms.setdefault(repetition, new_histogram()).add(found)
+        found = decoded(encoded)
+        self.histograms.setdefault(repetition, Histogram()).merge(Histogram.of(found))
         self.min = min(self.min, found.min_value) if self.count else found.min_value
         self.max = max(self.max, found.max_value)
         for item in found.get_recorded_iterator():
@@ -225,18 +214,17 @@ class Cell:
                 own = ours.setdefault(name, Series(series.unit))
                 _absorb_points(own.points, series.points, repetition_offset)
 
-    def merged_histogram(self) -> Any:
-        merged = new_histogram()
+    def merged_histogram(self) -> Histogram:
+        merged = Histogram()
         for histogram in self.histograms.values():
-            merged.add(histogram)
+            merged.merge(histogram)
         return merged
 
     def to_json(self) -> dict[str, Any]:
         return vars(self) | {
             "sum_squares": str(self.sum_squares),  # beyond what JSON readers keep exact
             "histograms": {
-                repetition: histogram.encode().decode()
-                for repetition, histogram in self.histograms.items()
+                repetition: histogram.encode() for repetition, histogram in self.histograms.items()
             },
             "courses": {number: vars(course) for number, course in self.courses.items()},
             "measures": {name: vars(series) for name, series in self.measures.items()},
@@ -248,7 +236,8 @@ class Cell:
         fields = plain | {
             "sum_squares": int(plain["sum_squares"]),
             "histograms": {
-                int(repetition): _decoded(text) for repetition, text in plain["histograms"].items()
+                int(repetition): Histogram.decode(text)
+                for repetition, text in plain["histograms"].items()
             },
             "points": _points_from_json(plain["points"]),
             "chopped": {
@@ -262,16 +251,6 @@ class Cell:
                 for name, series in plain[group].items()
             }
         return cls(**fields)
-
-
-def _decoded(text: str) -> Any:
-    from hdrh.codec import HdrCookieException, HdrLengthException
-    from hdrh.histogram import HdrHistogram
-
-    try:
-        return HdrHistogram.decode(text)
-    except (HdrCookieException, HdrLengthException, zlib.error) as error:
-        raise ValueError("a histogram is damaged") from error
 
 
 def _calls_recorded(phase: Phase) -> int:
@@ -306,7 +285,7 @@ class Summary:
 
 
 def distribution_of(cell: Cell) -> Distribution:
-    return Distribution.of(cell.merged_histogram(), cell.min, cell.max)
+    return Distribution.of(cell.merged_histogram(), cell.max)
 
 
 def summarize(cell: Cell) -> Summary:

@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nearcache.lab.histogram import GREATEST, new_hdr
 from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.sample import GREATEST, new_histogram
 from nearcache.lab.subjects import Subject
 from nearcache.lab.subjects.child import Child
 from nearcache.lab.subjects.crowd_styles import MOST_THREADS
@@ -166,7 +166,7 @@ def middle(kinds: Kinds) -> float:
 
 
 def histogram_of(kinds: Kinds) -> Any:
-    histogram = new_histogram()
+    histogram = new_hdr()
     for kept, count in kinds:
         each, rest = divmod(count, max(1, len(kept)))
         for position, value in enumerate(kept):

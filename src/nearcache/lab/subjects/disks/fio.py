@@ -165,9 +165,9 @@ def _middle(counts: Mapping[int, int]) -> float:
 
 
 def _encoded(counts: Mapping[int, int]) -> str:
-    from nearcache.lab.sample import new_histogram
+    from nearcache.lab.histogram import new_hdr
 
-    histogram = new_histogram()
+    histogram = new_hdr()
     for latency, times in counts.items():
         histogram.record_value(max(1, latency), times)
     return str(histogram.encode().decode())
