@@ -2,7 +2,7 @@
 
 An HdrHistogram of the lab's range is an array of forty thousand counters, 300 kB whether one
 sample is in it or a million; a run has one for each cell and process, so the parent of
-`lab run` would hold gigabytes. Files and workers speak HdrHistogram (V2, compressed, base64),
+``lab run`` would hold gigabytes. Files and workers speak HdrHistogram (V2, compressed, base64),
 as other tools do.
 """
 
@@ -33,6 +33,7 @@ class Histogram:
     counts: dict[int, int] = field(default_factory=dict)
 
     def add(self, values: Iterable[int]) -> None:
+        """Count these; what is outside of 1 to ``GREATEST`` counts as the end it is beyond."""
         edges = starts()
         for value in values:
             bucket = bisect_right(edges, max(1, min(value, GREATEST))) - 1
@@ -43,6 +44,7 @@ class Histogram:
             self.counts[bucket] = self.counts.get(bucket, 0) + count
 
     def encode(self) -> str:
+        """As an HdrHistogram: V2, compressed, base64."""
         hdr, edges = new_hdr(), starts()
         for bucket, count in self.counts.items():
             hdr.record_value(edges[bucket], count)
