@@ -15,7 +15,8 @@ from typing import Any
 import redis
 
 from nearcache.engines.redis.target import Address
-from tests.redis.servers import FAST, Server, free_port, wait_for
+from nearcache.lab.servers import free_port
+from tests.redis.servers import FAST, Server, wait_for
 
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1000

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nearcache.engines.redis.target import Address
-from tests.redis.servers import Server, free_port, replicated, wait_for
+from nearcache.lab.servers import free_port
+from tests.redis.servers import Server, replicated, wait_for
 
 SERVICE = "mine"
 DOWN_AFTER_MS = 500

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,8 @@ from typing import Any
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from nearcache.lab.servers import free_port
 
 NEWER = Path(__file__).parents[2] / ".cache" / "newer-redis" / "valkey-server"
 """A newer Debian's Valkey, which scripts/newer-redis unpacks."""
@@ -29,12 +30,6 @@ A replica that was synchronized without a file gets its first command a second l
 
 PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

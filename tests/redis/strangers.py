@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nearcache.engines.redis.target import Address
+from nearcache.lab.servers import free_port
 
 Talk = Callable[[socket.socket], None]
 
@@ -18,7 +19,7 @@ Talk = Callable[[socket.socket], None]
 @contextlib.contextmanager
 def stranger(talk: Talk) -> Iterator[Address]:
     """Listens on loopback; every connection is one call of ``talk``, in a thread."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", free_port()))
     threads: list[threading.Thread] = []
     peers: list[socket.socket] = []
 

@@ -15,8 +15,9 @@ from nearcache.engines.redis.resp import pack
 from nearcache.engines.redis.target import Address
 from nearcache.engines.redis.topology import ONCE, READ, SAFE
 from nearcache.errors import CircuitOpen, ConnectionFailed
+from nearcache.lab.servers import free_port
 from tests.redis.alines import PING, blocked, ids_of, kill, line_of, line_to, run, until
-from tests.redis.servers import Server, free_port
+from tests.redis.servers import Server
 
 
 def test_what_may_be_repeated_survives_its_connection(server: Server) -> None:

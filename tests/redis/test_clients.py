@@ -19,9 +19,10 @@ from nearcache.engines.redis.aline import AsyncLine
 from nearcache.engines.redis.pool import FairPool
 from nearcache.engines.redis.resp import pack
 from nearcache.engines.redis.target import Address, Target
+from nearcache.lab.servers import free_port
 from tests.redis.cluster_servers import ClusterServers, running_cluster
 from tests.redis.sentinel_servers import SERVICE, Sentinels, running_sentinels
-from tests.redis.servers import Certificates, free_port, running
+from tests.redis.servers import Certificates, running
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,8 @@ from nearcache.errors import (
     ServerMisconfigured,
     ServerNotReady,
 )
-from tests.redis.servers import Server, free_port, running
+from nearcache.lab.servers import free_port
+from tests.redis.servers import Server, running
 from tests.redis.strangers import Certificate, certificate, commands_of, replying, stranger
 
 SECRET = "s3cret-w0rd"
@@ -116,7 +117,7 @@ def test_no_such_name() -> None:
 def test_nobody_accepts_in_time() -> None:
     # A queue of length 0 that is full: the kernel lets the next one wait.
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind(("127.0.0.1", free_port()))
         listener.listen(0)
         address = Address(host="127.0.0.1", port=listener.getsockname()[1])
         waiting = [socket.socket() for _ in range(4)]

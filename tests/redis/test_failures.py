@@ -16,8 +16,9 @@ from nearcache import errors
 from nearcache.engines.redis.engine import RedisEngine
 from nearcache.engines.redis.standalone import Standalone
 from nearcache.engines.redis.target import Address, Target
+from nearcache.lab.servers import free_port
 from tests.redis.askers import Plain
-from tests.redis.servers import Certificates, Server, free_port, running, wait_for
+from tests.redis.servers import Certificates, Server, running, wait_for
 
 Ask = Callable[[Any], Plain]
 Engine = Callable[..., Any]
@@ -81,7 +82,7 @@ def test_there_is_no_such_host(engine: Engine) -> None:
 
 def test_nobody_takes_the_connection(engine: Engine) -> None:
     with socket.socket() as full, contextlib.ExitStack() as waiting:
-        full.bind(("127.0.0.1", 0))
+        full.bind(("127.0.0.1", free_port()))
         full.listen(0)
         for _ in range(4):  # more than its queue takes
             client = waiting.enter_context(socket.socket())
@@ -160,7 +161,7 @@ def test_no_tls_where_there_is(
 @contextlib.contextmanager
 def answering(words: bytes) -> Iterator[Address]:
     """A server that says these words to whatever it is asked."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", free_port())) as listener:
 
         def serve() -> None:
             with contextlib.suppress(OSError):

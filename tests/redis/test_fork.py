@@ -18,8 +18,9 @@ from nearcache.engines.redis.line import SharedLine
 from nearcache.engines.redis.resp import pack
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, READ
+from nearcache.lab.servers import free_port
 from nearcache.process import once
-from tests.redis.servers import Server, free_port, running
+from tests.redis.servers import Server, running
 from tests.redis.strangers import certificate
 
 ROOT = Path(__file__).parents[2]

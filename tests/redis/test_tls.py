@@ -12,8 +12,9 @@ from nearcache import errors
 from nearcache.engines.redis.cluster import Cluster
 from nearcache.engines.redis.location import parse_target
 from nearcache.engines.redis.standalone import Standalone
+from nearcache.lab.servers import free_port
 from tests.redis.askers import Plain
-from tests.redis.servers import Certificates, Server, free_port, running, wait_for
+from tests.redis.servers import Certificates, Server, running, wait_for
 
 Ask = Callable[[Any], Plain]
 

@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import os
 import pwd
+import random
 import re
 import shutil
 import signal
@@ -37,6 +38,8 @@ START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 PR_SET_PDEATHSIG = 1
+PORTS = range(10_000, 32_768)
+_given: set[int] = set()
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
@@ -233,9 +236,19 @@ def end_process(process: subprocess.Popen[bytes], ends_by: signal.Signals = sign
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of 127.0.0.1 that nobody listens on, and another one each time.
+
+    It lies below those that Linux gives to connections (from 32768 on), which could otherwise
+    take it before the server does. It was not given before, since circuit breakers remember
+    an address for as long as the process lives.
+    """
+    for port in random.SystemRandom().sample(PORTS, 1000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            if port not in _given:
+                probe.bind(("127.0.0.1", port))
+                _given.add(port)
+                return port
+    raise LabError("none of 1000 ports of 127.0.0.1 is free")
 
 
 def ask(address: str | int, question: bytes, timeout_s: float = 2.0) -> bytes:
