@@ -40,7 +40,7 @@ from bench.nginx_input import (
 )
 from nearcache import _core
 from nearcache.lab.method.bootstrap import Medians
-from nearcache.lab.method.stats import ALPHA, effect_of
+from nearcache.lab.method.stats import ALPHA, effect_of, interval_of
 from nearcache.nginx.logs.files import Logs
 from nearcache.nginx.ondisk.cachedir import CacheDir
 from nearcache.nginx.purging.purge import Purger
@@ -339,8 +339,8 @@ def arms_of(
 ) -> Iterator[Took]:
     for name, rounds in points.items():
         seconds = [nanoseconds / 1e9 for nanoseconds in rounds.values()]
-        medians = Medians([[math.log(each) for each in seconds]])
-        low, high = math.exp(medians.low(ALPHA / 2)), math.exp(medians.high(ALPHA / 2))
+        interval = interval_of(Medians([[math.log(each) for each in seconds]]), ALPHA)
+        low, high = map(math.exp, interval)
         promised = (at_least or {}).get(name, 0)
         yield Took(table, name, median(seconds), low, high, count, promised)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -27,9 +29,22 @@ def read_at_once(site: Site, reads: int, clients: int = 6) -> None:
     assert {status for status, _ in answers} == {200}
 
 
+def head_of(site: Site, path: str) -> bytes:
+    """Everything that the server sends to HEAD."""
+    where = urlsplit(site.here)
+    asked = f"HEAD /{path} HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n\r\n"
+    with socket.create_connection((where.hostname, where.port), timeout=20) as connection:
+        connection.sendall(asked.encode())
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
 @pytest.mark.parametrize("name", SERVERS)
 def test_attempted_is_recorded_under(name: str, tmp_path: Path) -> None:
     with running(tmp_path, SERVERS[name]) as site:
+        head, _, body = head_of(site, "summary").partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert int(head.lower().partition(b"content-length: ")[2].split()[0]) > 0
+        assert body == b""
         read_at_once(site, READS)
         found = site.summary()
         assert (found["attempted"], found["recorded"], found["lost"]) == (READS, READS, 0)

@@ -46,6 +46,8 @@ def entrance(method: str) -> Callable[[View], View]:
             answer.headers["X-Content-Type-Options"] = "nosniff"
             # CommonMiddleware may not be there; without it a server would send chunks.
             answer.headers["Content-Length"] = str(len(answer.content))
+            if request.method == "HEAD":
+                answer.content = b""
             return answer
 
         return entered
@@ -58,9 +60,10 @@ def text(body: str, status: int = 200) -> HttpResponse:
 
 
 def _refusal(request: HttpRequest, method: str) -> HttpResponse | None:
-    if request.method != method:
+    allowed = ["GET", "HEAD"] if method == "GET" else [method]
+    if request.method not in allowed:
         answer = text(f"{method} only; for example: curl -X {method} {request.path}", 405)
-        answer.headers["Allow"] = method
+        answer.headers["Allow"] = ", ".join(allowed)
         return answer
     if method == "POST" and _is_foreign(request):
         return text("a page of another site sent this; nothing was done", 403)

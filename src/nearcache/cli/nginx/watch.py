@@ -316,8 +316,12 @@ def _status(text: str) -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
-    with console.status(text):
+    # No spinner: it hides the cursor, and Ctrl-Z would leave it hidden.
+    console.print(text, end="\r")
+    try:
         yield
+    finally:
+        console.print(" " * len(text), end="\r")
 
 
 @contextmanager

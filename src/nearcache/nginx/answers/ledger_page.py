@@ -183,7 +183,7 @@ def _accounts(title: str, accounts: Sequence[Account], found: Ledger, of: int) -
         title=title,
         head=[*head, "bytes"],
         rows=[list(_account(each, found)) for each in accounts],
-        note=f"and {more:,} more; --top shows more" if more else "",
+        note=f"--top shows {more:,} more" if more else "",
     )
 
 

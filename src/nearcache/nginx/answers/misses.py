@@ -430,5 +430,5 @@ def _top_table(found: Misses, rows: int) -> Iterator[Table]:
             for name, each in zip(names, shown, strict=True)
         ]
     rest = len(found.top) - len(shown)
-    note = f"and {rest} more; --top shows more" if rest else ""
+    note = f"--top shows {rest} more" if rest else ""
     yield Table(title, head, cells, note, text_columns=(0, 3))
