@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -29,7 +30,9 @@ class Record(Breaker):
 
 
 def line_to(address: Address, **fields: Any) -> AsyncLine:
-    target = Target(addresses=(address,), **({"read_timeout_s": 5.0} | fields))
+    target = Target(
+        addresses=(address,), **({"read_timeout_s": 20.0, "connect_timeout_s": 20.0} | fields)
+    )
     line = AsyncLine(target, address)
     line.breaker = Record()
     return line
@@ -55,8 +58,18 @@ def kill(server: Server, name: str = "line") -> None:
             client.client_kill_filter(_id=each)
 
 
+def impatient(line: AsyncLine, seconds: float) -> None:
+    """The connection that there is waits for a reply no longer; the next is patient again."""
+    wire = line._line()._wire
+    assert wire
+    wire._timeout_s = seconds
+    if wire._timer is not None:
+        wire._timer.cancel()
+        wire._timer = None
+
+
 async def until(condition: Callable[[], Any]) -> None:
-    give_up_at = time.monotonic() + 10
+    give_up_at = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < give_up_at
         await asyncio.sleep(0.001)
@@ -80,12 +93,18 @@ def keep_busy(
 
     async def main() -> None:
         assert await line.ask(PING) == b"PONG"
+        wire = line._line()._wire
+        assert wire
+        reply_came = select.poll()
+        reply_came.register(wire._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        impatient(line, 0.05)
         pause()
         asked = asyncio.ensure_future(line.ask(pack("ECHO", "there")))
         for _ in range(3):
             await asyncio.sleep(0)  # written by now
         resume()
-        time.sleep(0.2)  # the reply comes, and the time runs out, and nobody looks
+        assert reply_came.poll(10_000)  # and nobody looks
+        time.sleep(0.1)  # and the time runs out
         assert await asked == b"there"
 
     runner.run(main())

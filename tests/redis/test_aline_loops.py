@@ -171,8 +171,7 @@ from nearcache.engines.redis import aline
 from nearcache.engines.redis.resp import pack
 from nearcache.engines.redis.target import Address
 from tests.redis.alines import keep_busy, line_to
-line = line_to(Address(path=sys.argv[1]), read_timeout_s=0.1,
-               connection_kwargs=(("client_name", "uv"),))
+line = line_to(Address(path=sys.argv[1]), connection_kwargs=(("client_name", "uv"),))
 admin = redis.Redis(unix_socket_path=sys.argv[1])
 async def main():
     replies = await asyncio.gather(*(line.ask(pack("ECHO", n)) for n in range(1000)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nearcache.clock import FakeClock
 from nearcache.engines.redis import aline
 from nearcache.engines.redis.aline import AsyncLine
 from nearcache.engines.redis.breaker import Breaker
@@ -125,13 +126,14 @@ def test_an_open_circuit_answers_at_once_and_closes_when_the_server_answers(
     server: Server,
 ) -> None:
     line = line_of(server)
-    line.breaker = breaker = Breaker("server", failures=1, pause_s=0.02)
+    clock = FakeClock()
+    line.breaker = breaker = Breaker("server", failures=1, clock=clock.monotonic_s)
 
     async def main() -> None:
         breaker.failed(ConnectionFailed("away"))
         with pytest.raises(CircuitOpen, match="away"):
             await line.ask(PING)
-        await asyncio.sleep(0.03)
+        clock.advance_ms(2000)
         assert await line.ask(PING) == b"PONG"
         assert breaker.state == "closed"
 

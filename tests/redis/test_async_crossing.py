@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import random
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 from nearcache.engines.redis.aline import AsyncLine
@@ -51,9 +54,19 @@ class Crowd:
             tasks.add(asyncio.create_task(self._work(name)))
             self.seen["cancelled"] += 1
         await asyncio.gather(*tasks)
-        # Afterwards everything is as if nothing had been.
-        replies = await asyncio.gather(*(self.line.ask(pack("ECHO", n)) for n in range(500)))
+        # Afterwards everything is as if nothing had been; but a slow host may time out.
+        replies: list[Any] = []
+        while not replies:
+            with contextlib.suppress(EngineUnavailable):
+                replies = await self._echoes(500)
         assert replies == [b"%d" % number for number in range(500)]
+
+    async def _echoes(self, count: int) -> list[Any]:
+        asked = [asyncio.ensure_future(self.line.ask(pack("ECHO", n))) for n in range(count)]
+        try:
+            return await asyncio.gather(*asked)
+        finally:
+            await asyncio.gather(*asked, return_exceptions=True)
 
     async def _work(self, name: str) -> None:
         steps = (self._echo, self._own_value, self._many, self._count)
@@ -105,7 +118,7 @@ def test_no_reply_is_ever_another_s(server: Server) -> None:
     for thread in threads:
         thread.start()
     try:
-        killed = _disturb(server)
+        _disturb(server, lambda: _is_rough(crowds, line))
     finally:
         for crowd in crowds:
             crowd.over.set()
@@ -117,26 +130,30 @@ def test_no_reply_is_ever_another_s(server: Server) -> None:
     with server.client() as client:
         counted = int(client.get("counter"))
     assert seen["acknowledged"] <= counted <= seen["asked"], seen
-    # It was rough: otherwise the above says nothing.
-    assert killed >= KILLS / 2
-    assert seen["cancelled"] > 100
-    assert seen["checked"] > 2000
-    assert seen["ReplyTimeout"] > 0
-    assert seen["ConnectionFailed"] > 0
-    assert line.counts["async_connects"] > KILLS / 2
-    assert line.counts["async_retries"] > 0
 
 
-def _disturb(server: Server) -> int:
-    killed, pause = 0, threading.Event()
+def _is_rough(crowds: list[Crowd], line: AsyncLine) -> bool:
+    """Otherwise that nothing crossed says nothing."""
+    wanted = {"cancelled": 100, "checked": 2000, "ReplyTimeout": 0, "ConnectionFailed": 0}
+    return (
+        all(sum(crowd.seen[name] for crowd in crowds) > most for name, most in wanted.items())
+        and line.counts["async_connects"] > KILLS / 2
+        and line.counts["async_retries"] > 0
+    )
+
+
+def _disturb(server: Server, is_enough: Callable[[], bool]) -> None:
+    """So many kills at least, and as many more as a slow host needs."""
+    killed, number, give_up_at = 0, 0, time.monotonic() + 90
     with server.client() as client:
-        for number in range(KILLS):
+        while number < KILLS or killed < KILLS or not is_enough():
+            assert time.monotonic() < give_up_at, "it never became rough"
             for each in client.client_list():
                 if each["name"] == "crowd":
                     killed += client.client_kill_filter(_id=each["id"])
-            pause.wait(0.03)
+            time.sleep(0.03)
             if number % (KILLS // STOPS) == 5:
                 server.pause()
-                pause.wait(READ_TIMEOUT_S * 1.6)
+                time.sleep(READ_TIMEOUT_S * 1.6)
                 server.resume()
-    return killed
+            number += 1
