@@ -37,9 +37,9 @@ def private_path(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], object]], None]:
-    """Waits until a condition holds, and fails if it does not within ten seconds."""
+    """Waits until a condition holds, and fails if it does not within a minute."""
 
-    def wait(condition: Callable[[], object], seconds: float = 10) -> None:
+    def wait(condition: Callable[[], object], seconds: float = 60) -> None:
         give_up_at = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < give_up_at, "it did not happen in time"
@@ -77,4 +77,5 @@ def redis_server(one_redis: Server) -> Server:
 def one_cluster(redis_directory: Path) -> Iterator[ClusterServers]:
     """One cluster for all tests outside tests/redis; ``flush`` it first."""
     with running_cluster(redis_directory) as servers:
+        servers.wait_for_the_slow()
         yield servers

@@ -15,20 +15,23 @@ from nearcache.engines.memory import MemoryEngine
 from nearcache.engines.redis.engine import RedisEngine, open_redis
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.shm import open_store
+from tests.clocks import store_s
 from tests.redis.cluster_servers import ClusterServers
 from tests.redis.servers import Server
 
 
 class RealClock(SystemClock):
-    """For engines that read the host's clock: moving it means waiting, so tests move it little.
-
-    The kernel's coarse clock may lag by a tick, hence the extra 10 ms.
-    """
+    """For engines that read the host's clock: moving it means waiting, so tests move it little."""
 
     def advance_ms(self, milliseconds: float) -> None:
-        self.sleep(milliseconds / 1000 + 0.010)
+        until_ms = self.now_ms() + milliseconds
+        self.sleep(milliseconds / 1000)
+        while store_s() * 1000 < until_ms:
+            self.sleep(0.001)
 
 
+PATIENT = {"connect_timeout_s": 60.0, "read_timeout_s": 60.0}
+"""A server that a busy machine does not run for a while is no fault of an engine's."""
 ENGINES = ["memory", "shm", "redis", "redis-cluster"]
 LOCAL = ["memory", "shm"]
 
@@ -63,7 +66,7 @@ def engine(
 
 @pytest.fixture
 def redis(redis_server: Server) -> Iterator[RedisEngine]:
-    engine = open_redis(Target(addresses=(Address(path=redis_server.path),)))
+    engine = open_redis(Target(addresses=(Address(path=redis_server.path),), **PATIENT))
     yield engine
     engine.topology.close()
 
@@ -71,7 +74,7 @@ def redis(redis_server: Server) -> Iterator[RedisEngine]:
 @pytest.fixture
 def redis_cluster(one_cluster: ClusterServers) -> Iterator[RedisEngine]:
     one_cluster.flush()
-    engine = open_redis(Target(kind="cluster", addresses=one_cluster.addresses))
+    engine = open_redis(Target(kind="cluster", addresses=one_cluster.addresses, **PATIENT))
     yield engine
     engine.topology.close()
 

@@ -91,6 +91,14 @@ class ClusterServers:
     def wait_healthy(self) -> None:
         wait_for(self.healthy, "the cluster agrees")
 
+    def wait_for_the_slow(self) -> None:
+        """Nobody takes the place of a node that is silent for a while: the host may be slow.
+
+        Not from the start: nodes gossip as often as this time asks for.
+        """
+        for node in self.alive():
+            node.ask("CONFIG", "SET", "cluster-node-timeout", 600_000)
+
     def revive(self) -> None:
         """Starts what was killed, and waits until it follows."""
         for node in self.nodes:

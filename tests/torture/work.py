@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from nearcache.errors import EngineBusy
+from tests.clocks import store_s
 from tests.torture import values
 from tests.torture.ledger import COUNTERS, LOCKS, CounterClaims
 from tests.torture.plan import Plan
@@ -21,7 +22,6 @@ from tests.torture.values import Violation
 Operation = Callable[[], None]
 
 GENERATION_SHIFT = 32  # a counter that may be evicted starts again at another base
-CLOCK_TICK_S = 0.02  # of the coarse clock that reads look at, and more
 LOCK_TTL_MS = 60_000
 LOCK_TRUSTED_S = 30  # a lock may be lost in a machine that stands still for longer
 
@@ -113,8 +113,8 @@ class Owner:
         sequence = store.claims.begin(at)
         store.face(at).set(store.key(at), self.value(store, at, sequence), timeout_s)
         self.stored(store, at, sequence, None)
-        over_at = time.time() + timeout_s + CLOCK_TICK_S
-        while time.time() < over_at:
+        over_at = time.time() + timeout_s + 0.001  # it is rounded up
+        while store_s() < over_at:
             store.read(at)
         if store.face(at).get(store.key(at)) is not None:
             raise Violation(f"{store.key(at)}: expired, and still there")
