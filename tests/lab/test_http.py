@@ -11,7 +11,7 @@ import tempfile
 import threading
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from nearcache.lab.sample import Sample
 from nearcache.lab.servers.web import nginx_config
 from nearcache.lab.subjects import Unavailable
 from nearcache.lab.subjects import http as subject_module
-from nearcache.lab.subjects.http import HttpSubject
+from nearcache.lab.subjects.http import CAPACITY, CLIENTS, HttpSubject
 from nearcache.lab.timing.open_loop import OpenLoop
 from nearcache.lab.views import Table
 from nearcache.lab.views.http import views
@@ -50,6 +50,7 @@ from .made import Quiet
 
 TINY = Plan(repetitions=1, rounds=1, phase_ms=80, time_limit_s=40)
 OPERATIONS = [operation.name for operation in HTTP.operations]
+RATES = ("at_30", "at_50", "at_70", "at_90")
 
 
 def candidate(name: str) -> Candidate:
@@ -92,9 +93,11 @@ def test_every_arm_is_measured_and_every_answer_is_right(sample: Sample) -> None
         for operation in OPERATIONS:
             payload = "-" if operation in ("cold", "expired", "stampede") else "zipf"
             cell = sample.cells[name, operation, payload]
-            assert cell.points[0][0] > 0
+            # Of a rate that a busy machine can serve, none may be due in so short a phase.
+            assert cell.points or operation in RATES
             assert cell.hits == cell.calls
             assert not cell.errors
+        assert any(sample.cells[name, rate, "zipf"].calls for rate in RATES)
         assert sample.cells[name, "capacity", "single"].points
         assert (name, "at_50", "single") not in sample.cells
 
@@ -123,7 +126,7 @@ def test_arms_that_are_not_what_they_say_are_out(sample: Sample) -> None:
 def test_all_arms_were_offered_the_same_load_and_all_of_it_is_accounted_for(
     sample: Sample,
 ) -> None:
-    for operation in ("at_30", "at_50", "at_70", "at_90"):
+    for operation in RATES:
         cells = [c for c in sample.cells.values() if c.operation == operation]
         assert len({cell.measures["offered_rate"].median for cell in cells}) == 1
         for cell in cells:
@@ -213,10 +216,13 @@ def test_every_other_request_of_the_tail_is_new(monkeypatch: pytest.MonkeyPatch)
     need("nginx", "wrk")
     with subject("nginx-cache") as made:
         made.begin()
-        lowest = visit(made, "tail", ["at_50"], learning=True, round_id="0:warm").learned
-        found = visit(made, "tail", ["capacity", "at_50"], lowest=lowest)
-        for operation in ("capacity", "at_50"):
-            assert phase(found, operation).measures["hit share"][0] == pytest.approx(0.5, abs=0.1)
+        found = visit(made, "tail", ["capacity", "at_50"], lowest={CAPACITY: 400.0})
+        # When its time is over, wrk leaves up to CLIENTS requests without an answer.
+        for operation, rest in (("capacity", CLIENTS), ("at_50", 0)):
+            seen = phase(found, operation)
+            hits = round(seen.measures["hit share"][0] * seen.calls)
+            assert seen.calls
+            assert abs(hits - (seen.calls - hits)) <= 1 + rest
 
 
 def test_an_answer_of_another_song_is_refused_by_both_generators() -> None:
@@ -304,7 +310,8 @@ class Scripted:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection:
+        # The client may hang up while something is still on its way to it.
+        with connection, suppress(OSError):
             while connection.recv(65536):
                 if self.may:
                     self.may.wait(10)
@@ -374,13 +381,20 @@ def test_what_is_due_is_answered_or_dropped_and_counted(
 
 
 def test_a_server_that_stops_answering_makes_the_rest_dropped(
-    scripted: Callable[..., Scripted],
+    scripted: Callable[..., Scripted], eventually: Callable[[Callable[[], object]], None]
 ) -> None:
     may = threading.Event()
     connections = Connections(scripted(OK, may).port, most=1)
     load = OpenLoop(1000)
-    threading.Timer(0.3, may.set).start()
+
+    def answer_when_the_rest_is_dropped() -> None:
+        eventually(lambda: load.dropped)
+        may.set()
+
+    answering = threading.Thread(target=answer_when_the_rest_is_dropped)
+    answering.start()
     open_loop(connections, load, [0, 0, 0], [request("/")] * 3, accept_all, give_up_ns=50_000_000)
+    answering.join()
     assert (load.begun, load.dropped) == (1, 2)
     assert load.response_ns[0] >= 50_000_000
     connections.close()
@@ -402,7 +416,27 @@ def test_wrk_that_reaches_nobody_is_an_error(tmp_path: Path) -> None:
     port = lab_servers.free_port()
     wrk = Wrk(find_wrk() or "", tmp_path, port, None)
     with pytest.raises(BadAnswer, match="wrk gave no result, it said: unable to connect"):
-        wrk.drive(["/"], [b"x"], 2, 50_000_000)
+        wrk.drive(["/"], [b"x"], 2, 200_000_000)
+
+
+NOT_READY = """
+if mkdir begun 2>/dev/null; then
+    exec sleep 60  # until a SIGINT ends it without a word
+fi
+"""
+FALLS_ASLEEP = """
+trap 'told=$((told + 1))' INT
+until [ "$told" = 2 ]; do sleep 0.02; done
+"""
+
+
+@pytest.mark.parametrize("begins", [NOT_READY, FALLS_ASLEEP])
+def test_a_wrk_that_missed_the_signal_to_end_is_told_again(tmp_path: Path, begins: str) -> None:
+    result = '{"answers": 1, "us": 1000, "broken": 0, "unknown": 0, "status": 0, "hits": 1}'
+    slow = tmp_path / "wrk"
+    slow.write_text(f"#!/bin/sh\ncd {tmp_path}\n{begins}\nprintf '\\nRESULT %s\\n' '{result}'\n")
+    slow.chmod(0o755)
+    assert Wrk(str(slow), tmp_path, 1, None).drive(["/"], [b"x"], 2, 100_000_000).answers == 1
 
 
 # -- data and configuration ----------------------------------------------------------------------

@@ -42,7 +42,9 @@ PAYLOADS = ("4x1", "1x8")
 
 def run(candidates: list[Candidate], payloads: tuple[str, ...] = PAYLOADS) -> Sample:
     known = [*choose(LOCKS.candidates, [LOCKS.baseline]), *candidates]
-    experiment = replace(LOCKS, candidates=known, plans={"tiny": TINY}, twins=())
+    # Long enough that a host that stops this machine as turns begin leaves time for some.
+    plan = replace(TINY, phase_ms=400)
+    experiment = replace(LOCKS, candidates=known, plans={"tiny": plan}, twins=())
     order = prepare(experiment, Wish(plan="tiny", payloads=payloads, seed=7))
     sample = new_sample(order, "a test")
     measure(order, sample, NoProgress(), lambda sample: None)
@@ -199,14 +201,14 @@ def test_a_forked_child_answers_fails_or_is_silent_and_never_stays() -> None:
         with pytest.raises(Silent):
             child.hear(0.05)
         child.say(41)
-        assert child.hear(5) == 42
+        assert child.hear(60) == 42
     assert not child.process.is_alive()
     with Forked(fails, cpu=0) as child, pytest.raises(ForkFailed, match="ValueError: no such luck"):
-        child.hear(5)
+        child.hear(60)
     with Forked(answers, cpu=0) as child:
         child.kill()
         with pytest.raises(ForkFailed, match="died before it could answer"):
-            child.hear(5)
+            child.hear(60)
 
 
 def test_every_lock_of_the_registry_names_a_locker() -> None:

@@ -76,7 +76,8 @@ class Member:
         return Failed(f"no answer within {timeout_s:.0f} s")
 
     def _last_words(self) -> str:
-        self.process.wait(5)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(5)  # for its status; it hung up, so it is on its way out
         self._complaints.seek(0)
         lines = self._complaints.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit status {self.process.returncode}"

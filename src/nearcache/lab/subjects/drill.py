@@ -24,7 +24,14 @@ from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.servers import ask
 from nearcache.lab.servers.own import OwnServer
 from nearcache.lab.subjects import Subject
-from nearcache.lab.subjects.drill_patient import BLOCKS, LOADED, UNPICKLABLE, Patient, Reply
+from nearcache.lab.subjects.drill_patient import (
+    BLOCKS,
+    LOADED,
+    UNPICKLABLE,
+    Patience,
+    Patient,
+    Reply,
+)
 
 HEALTHY_LIMIT_S = 10.0
 PROOF_TIMEOUT_S = 0.2  # of a server that must not answer
@@ -145,11 +152,8 @@ class DrillSubject(Subject):
         waiting.begin("get", AWAITED.key)
         for name, patient in patients.items():
             patient.begin(name, *cases[name].arguments)
-        give_up_at = time.monotonic() + limit_s
-        replies = {
-            name: patient.answer(give_up_at - time.monotonic())
-            for name, patient in patients.items()
-        }
+        patience = Patience(limit_s)
+        replies = {name: patient.answer(patience) for name, patient in patients.items()}
         for name, patient in patients.items():
             # One that still waits would carry it out as soon as it can.
             if replies[name] is BLOCKS and self.candidate.reach != "process":
@@ -177,7 +181,8 @@ class DrillSubject(Subject):
         """A server that answers as ever would make every backend look honest."""
         assert self.server
         try:
-            answer = ask(self.server.port, b"PING\r\n", PROOF_TIMEOUT_S)
+            limit_s = PROOF_TIMEOUT_S if fault == "frozen" else HEALTHY_LIMIT_S
+            answer = ask(self.server.port, b"PING\r\n", limit_s)
         except TimeoutError:
             is_broken = fault == "frozen"
         except OSError:
@@ -211,7 +216,7 @@ class DrillSubject(Subject):
     def _recovery(self, waiting: Patient, limit_s: float) -> Phase:
         began = time.monotonic()
         if waiting.is_busy:
-            waiting.answer(limit_s)  # to what it was asked under the fault
+            waiting.answer(Patience(limit_s))  # to what it was asked under the fault
         failed = 0
         while not waiting.is_busy and (left_s := began + limit_s - time.monotonic()) > 0:
             if self._works(waiting, left_s):

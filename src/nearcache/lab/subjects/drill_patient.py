@@ -22,6 +22,7 @@ from typing import Any
 from nearcache.lab.servers import child_setup
 
 OpenCache = Callable[[], Any]
+NAP_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,26 @@ LOADED = "<what is it>"  # no method: asks for the class of the cache and all mo
 UNPICKLABLE = "<unpicklable>"  # stands for one on the pipe, which pickles
 
 
+class Patience:
+    """How many seconds one waits for replies, of one patient or of several in turn.
+
+    They are spent in naps, and a nap that took longer costs no more than it was to take: when
+    the host stops this machine for a second, nobody could answer, and nobody "blocks".
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._left_s = limit_s
+
+    def waits_for(self, pipe: Connection) -> bool:
+        """Whether something has arrived before all is spent."""
+        while self._left_s > 0:
+            nap_s = min(NAP_S, self._left_s)
+            if pipe.poll(nap_s):
+                return True
+            self._left_s -= nap_s
+        return pipe.poll(0)
+
+
 class Patient:
     """A forked process with the cache in it. Make it before this process opens the cache."""
 
@@ -66,7 +87,7 @@ class Patient:
 
     def call(self, method: str, *arguments: Any, limit_s: float) -> Reply:
         self.begin(method, *arguments)
-        return self.answer(limit_s)
+        return self.answer(Patience(limit_s))
 
     def begin(self, method: str, *arguments: Any) -> None:
         """Ask, and do not wait: several patients may be asked at once."""
@@ -74,10 +95,10 @@ class Patient:
         with suppress(OSError):  # it died; answer() says so
             self._pipe.send((method, arguments))
 
-    def answer(self, limit_s: float) -> Reply:
+    def answer(self, patience: Patience) -> Reply:
         """The reply, or that there is none yet. It may be asked for again."""
         try:
-            if not self._pipe.poll(max(0.0, limit_s)):
+            if not patience.waits_for(self._pipe):
                 return BLOCKS
             reply = self._pipe.recv()
         except (EOFError, OSError):
