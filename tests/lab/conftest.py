@@ -29,12 +29,14 @@ RunTiny = Callable[..., Sample]
 def time_is_not_stolen() -> Iterator[None]:
     """Whatever the host of this machine does: what it voids is tested in test_stolen.py."""
 
-    def look() -> dict[str, float]:
-        return {name: 0 if name.endswith("ticks") else value for name, value in pressure().items()}
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "pressure", look)
+        patch.setattr(driver, "pressure", undisturbed)
         yield
+
+
+def undisturbed() -> dict[str, float]:
+    """What the kernel says of this machine, but for the time that its host took away."""
+    return {name: 0 if name.endswith("ticks") else value for name, value in pressure().items()}
 
 
 def calm(sample: Sample) -> Analysis:

@@ -27,6 +27,7 @@ from nearcache.lab.timing.operations import Bench, Visitor
 from nearcache.lab.workloads import make_payload
 from nearcache.lab.workloads.own import OwnValues
 
+from .calm_lab import calm_lab
 from .conftest import report_if_calm
 from .test_cli import lab
 
@@ -275,7 +276,7 @@ def test_a_run_measures_with_the_values_and_says_how_they_are_checked(
 ) -> None:
     out = tmp_path / "out"
     (directory / "bad.json").write_text("{")
-    result = lab(
+    result = calm_lab(
         "run", "backends", "--quick", "--time-limit", "3", "--data", str(directory),
         "--operations", "get,set,delete", "--candidates", "filebased", "--out", str(out),
         "--price-gb-month", "3", "--seed", "5",

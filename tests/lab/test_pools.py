@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +28,9 @@ from tests.needs import need_package
 from .conftest import Silent, need
 from .made import Quiet
 
-TINY = Plan(repetitions=1, rounds=2, phase_ms=400, time_limit_s=30)
+# More rounds than one, of a tenth of a second each: a host may take as much away. And no limit
+# that a slow machine meets, which would leave rounds out.
+TINY = Plan(repetitions=1, rounds=4, phase_ms=400, time_limit_s=3600)
 MEASURED = (
     "greenlets-patched-10",
     "greenlets-stdlib-10",
@@ -146,22 +149,48 @@ class Crossed:
 
 
 class Hangs(Crossed):
+    """Nobody is answered until the test is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = threading.Event()
+
     def get(self, key: str) -> str:
-        crowd_styles.time.sleep(2)
+        self.over.wait(60)
         return self.values[key]
 
 
+class Clock:
+    """Stands still until told, so that everybody has asked before the deadline."""
+
+    now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(crowd_styles, "clock", clock)
+    return clock
+
+
+@pytest.mark.usefixtures("clock")
 def test_a_reply_to_somebody_else_voids_the_crowd() -> None:
     with pytest.raises(WrongAnswer, match="not its own value"):
         Rounds(Threads(), server_pid=1).round(Crossed(), 4, Times(0.01, 0.05))  # type: ignore[arg-type]
 
 
 def test_contenders_that_hang_are_an_error_and_not_a_slow_round(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.setattr(crowd_styles, "GRACE_S", 0.05)
+    client = Hangs()
     with pytest.raises(NeverEnded, match="3 of 3 contenders had not ended"):
-        Rounds(Threads(), server_pid=1).round(Hangs(), 3, Times(0.01, 0.05))  # type: ignore[arg-type]
+        Rounds(Threads(), server_pid=1).round(client, 3, Times(0.01, 0.05))  # type: ignore[arg-type]
+    clock.now_ns = 10**18
+    client.over.set()
 
 
 def test_fairness_is_one_if_all_get_the_same_and_one_nth_if_one_gets_all() -> None:

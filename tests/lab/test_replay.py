@@ -22,6 +22,7 @@ from nearcache.recording.cache import RecordingCache
 from nearcache.recording.trace import read
 from tests.recording.test_recording import make
 
+from .calm_lab import calm_lab
 from .conftest import report_if_calm
 from .test_cli import lab
 
@@ -189,7 +190,7 @@ def test_what_would_take_for_ever_is_refused(trace: Path, tmp_path: Path) -> Non
 
 
 def run(trace: Path, out: Path, *words: str) -> Any:
-    return lab(
+    return calm_lab(
         "run", "replay", "--quick", "--time-limit", "4", "--replay", str(trace),
         "--candidates", "filebased", "--seed", "4", "--out", str(out), *words,
     )  # fmt: skip

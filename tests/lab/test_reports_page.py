@@ -239,7 +239,8 @@ def test_a_browser_draws_every_chart_without_an_error_or_a_violation(
     path = tmp_path / "page.html"
     path.write_text(text.replace("<style>", f"<script>{CLICKER}</script><style>", 1))
     dump = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+         "--no-first-run", "--dump-dom",
          f"--window-size={width},3000", f"--user-data-dir={tmp_path}/profile", f"file://{path}"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip

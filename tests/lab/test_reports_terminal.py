@@ -77,6 +77,11 @@ def test_the_overview_names_the_unit_of_each_column_and_says_how_to_see_the_rest
     assert "lab report FILE --operation O --payload P" in text
 
 
+def test_the_course_of_the_rounds_is_drawn_beside_the_numbers() -> None:
+    lines = [line for line in printed(crowd(4)).splitlines() if "serializer0-compressor1" in line]
+    assert any(set(line) & set(LEVELS[:-1]) for line in lines)
+
+
 def test_a_throughput_is_printed_as_a_rate_beside_the_time_it_is_kept_as() -> None:
     text = printed(rates())
     assert "rate," in text

@@ -18,7 +18,6 @@ from nearcache.lab.sample import Sample
 
 from .made import experiment, phase, sample_of, steady
 
-RNG = random.Random(1)
 COSTS = {"a": 1000.0, "b": 2000.0, "c": 3000.0}
 
 
@@ -92,13 +91,13 @@ def misses(sample: Sample) -> None:
 
 def dropped_keys(sample: Sample) -> None:
     measures = {"keys_sent": (100.0, "count"), "keys_stored": (99.0, "count")}
-    cell_of(sample).add_phase(0, 0, phase(2000, RNG, measures=measures))
+    cell_of(sample).add_phase(0, 0, phase(2000, random.Random(1), measures=measures))
 
 
 def measured(**shares: float) -> Callable[[Sample], None]:
     def plant(sample: Sample) -> None:
         measures = {name: (share, "share") for name, share in shares.items()}
-        cell_of(sample).add_phase(0, 0, phase(2000, RNG, measures=measures))
+        cell_of(sample).add_phase(0, 0, phase(2000, random.Random(1), measures=measures))
 
     return plant
 
@@ -106,7 +105,9 @@ def measured(**shares: float) -> Callable[[Sample], None]:
 def unequal_load(sample: Sample) -> None:
     for name, rate in (("a", 100.0), ("b", 150.0)):
         measures = {"offered_rate": (rate, "1/s")}
-        cell_of(sample, name).add_phase(0, 0, phase(COSTS[name], RNG, measures=measures))
+        cell_of(sample, name).add_phase(
+            0, 0, phase(COSTS[name], random.Random(1), measures=measures)
+        )
 
 
 def always_first(sample: Sample) -> None:
@@ -279,8 +280,10 @@ def test_every_rule_has_a_name_of_its_own() -> None:
 
 
 def test_a_slow_start_is_called_a_warm_up_and_its_chop_can_turn_a_verdict() -> None:
+    rng = random.Random(1)
+
     def with_slow_start(name: str, _repetition: int, _number: int) -> Phase:
-        found = phase(1000, RNG)
+        found = phase(1000, rng)
         if name == "b":  # more than half of what nobody leaves out is slow
             for i in range(32):
                 found.samples[i] = 3000

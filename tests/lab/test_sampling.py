@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 import signal
 import subprocess
+import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,16 @@ DJANGO_REDIS = {"BACKEND": "django_redis.cache.RedisCache"}
 ZLIB = "django_redis.compressors.zlib.ZlibCompressor"
 
 
+@pytest.fixture(scope="module")
+def own_redis(redis_directory: Path) -> Iterator[Server]:
+    """Of this file: on the one that files share, connections of other tests may still ask."""
+    with running(redis_directory) as server:
+        yield server
+
+
 @pytest.fixture
-def server(one_redis: Server) -> Server:
-    with one_redis.client() as client:
+def server(own_redis: Server) -> Server:
+    with own_redis.client() as client:
         client.flushall()
         for number in range(200):
             client.set(f":1:user:{number}", pickle.dumps({"id": number, "x": "y" * number}), ex=600)
@@ -36,7 +45,7 @@ def server(one_redis: Server) -> Server:
         client.hset("a:hash", mapping={"a": "b"})
         client.set("huge", b"x" * (MOST_VALUE_BYTES + 1))
         client.config_resetstat()
-    return one_redis
+    return own_redis
 
 
 def url_of(server: Server) -> str:
@@ -196,14 +205,14 @@ def test_bytes_that_are_not_decoded_keep_their_size(server: Server, tmp_path: Pa
     assert read_directory(directory, pickles=False).undecoded == 50
 
 
-def test_an_empty_database_is_too_little(one_redis: Server, tmp_path: Path) -> None:
-    with one_redis.client() as client:
+def test_an_empty_database_is_too_little(own_redis: Server, tmp_path: Path) -> None:
+    with own_redis.client() as client:
         client.flushall()
-    found = sample_redis(url_of(one_redis), pacer=quick())
+    found = sample_redis(url_of(own_redis), pacer=quick())
     assert isinstance(found, LiveSample)
     assert not found.taken
     result = lab(
-        "run", "backends", "--quick", "--sample", url_of(one_redis), "--out", str(tmp_path / "out")
+        "run", "backends", "--quick", "--sample", url_of(own_redis), "--out", str(tmp_path / "out")
     )
     assert result.returncode == 2
     assert "no key that matches '*' has a value" in result.stderr.splitlines()[-1]
@@ -251,6 +260,7 @@ def test_a_signal_while_values_are_taken_leaves_none_of_them(
     with process:
         while not left_behind(process.pid):
             assert process.poll() is None, "the run ended before the signal"
+            time.sleep(0.01)
         process.send_signal(number)
         assert process.stderr is not None
         said = process.stderr.read()

@@ -141,7 +141,7 @@ def test_merged_runs_are_judged_by_the_visits_of_both() -> None:
 
 def measured(shares: Iterable[float]) -> Sample:
     """A real run of locmem and its twin on a machine that loses such shares."""
-    plan = Plan(repetitions=1, rounds=4, phase_ms=0.3, time_limit_s=30)
+    plan = Plan(repetitions=1, rounds=4, phase_ms=0.3, time_limit_s=3600)
     locmem = next(c for c in BACKENDS.candidates if c.settings == LOCMEM.settings)
     asked = replace(BACKENDS, candidates=[locmem], plans={"t": plan})
     order = prepare(asked, Wish(plan="t", payloads=("S",), operations=("get", "set"), seed=7))
