@@ -13,6 +13,9 @@ from tests.backends.classes import MemoryCache, PlainSharedMemoryCache
 
 BACKENDS = [MemoryCache, PlainSharedMemoryCache, SharedMemoryCache, RedisCache]
 LOCAL = BACKENDS[:-1]
+PATIENT = {"read_timeout": 60, "connect_timeout": 60}
+"""For RedisCache where outages are not the matter: a busy machine may not run a server for a
+second, which by default is one."""
 OF_MEMORY = {"size", "max_item", "mean_item", "near_items", "near_size"}
 
 local_only = pytest.mark.parametrize(
@@ -42,6 +45,7 @@ def make_cache(
         if backend is RedisCache:  # a location is a database of the server
             where = f"unix://{path}?db={databases.setdefault(location, len(databases))}"
             options = {name: each for name, each in options.items() if name not in OF_MEMORY}
+            options |= PATIENT
         made.append(backend(where, {"OPTIONS": options, **params}))
         return made[-1]
 
