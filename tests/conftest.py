@@ -21,6 +21,9 @@ from tests.redis.cluster_servers import ClusterServers, running_cluster
 from tests.redis.servers import Server, installed, running
 
 django.setup()
+# What the caller's terminal is like is not the tests' business, nor of what they start.
+for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(name, None)
 # A busy machine is slow and no fault: Hypothesis makes its table of characters inside the
 # first test of a fresh clone, which takes longer than it allows a test.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -69,7 +69,8 @@ def test_a_pipe_gets_one_line_for_each_round_with_the_experiment_and_the_time_le
     ]
 
 
-def test_a_terminal_gets_one_live_line() -> None:
+def test_a_terminal_gets_one_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     file, clock = StringIO(), Clock()
     console = Console(file=file, force_terminal=True, width=120, legacy_windows=False)
     with TerminalProgress(console, "backends", 60, clock) as progress:

@@ -14,11 +14,18 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-ANSWER_TIMEOUT_S = 30
+
+class Refused(Exception):
+    """The browser did not do what it was told."""
+
+
+class BetweenPages(Refused):
+    """The page that was asked is gone or going, and the next one is not there yet."""
 
 
 class Browser:
@@ -78,8 +85,9 @@ class Browser:
         )  # fmt: skip
         scheme_feature = {"name": "prefers-color-scheme", "value": scheme}
         self.call("Emulation.setEmulatedMedia", features=[scheme_feature])
+        self.value("window.isFormer = true")
         self.call("Page.navigate", url=url)
-        self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+        self.until("document.readyState === 'complete' && !window.isFormer")
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression is; promises are awaited."""
@@ -89,12 +97,15 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def until(self, expression: str, seconds: float = 15) -> Any:
+    def until(self, expression: str, seconds: float = 60) -> Any:
+        """Its value, when it is true. A page may give way to the next one meanwhile."""
         give_up_at = time.monotonic() + seconds
-        while not (found := self.value(expression)):
+        while True:
+            with suppress(BetweenPages):
+                if found := self.value(expression):
+                    return found
             assert time.monotonic() < give_up_at, f"it did not come true: {expression}"
             time.sleep(0.02)
-        return found
 
     def requests(self) -> list[str]:
         """Every address that was asked for since ``show``."""
@@ -123,7 +134,9 @@ class Browser:
         os.write(self._out, json.dumps(message).encode() + b"\0")
         while (answer := self._receive()).get("id") != self._number:
             self.events.append(answer)
-        assert "error" not in answer, answer["error"]
+        if "error" in answer:
+            said = answer["error"]["message"]
+            raise BetweenPages(said) if "context" in said or "navigated" in said else Refused(said)
         result: dict[str, Any] = answer["result"]
         return result
 

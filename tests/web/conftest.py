@@ -64,7 +64,7 @@ class Site:
     def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         request = urllib.request.Request(self.here + path, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -109,7 +109,7 @@ def running(directory: Path, command: list[str], **setup: Any) -> Iterator[Site]
     )
     site = Site(process, port)
     try:
-        give_up_at = time.monotonic() + 30
+        give_up_at = time.monotonic() + 120
         while True:
             with suppress(OSError):
                 site.get("summary")
@@ -120,7 +120,7 @@ def running(directory: Path, command: list[str], **setup: Any) -> Iterator[Site]
         yield site
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
         log.close()
 
 

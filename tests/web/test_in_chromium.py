@@ -21,6 +21,16 @@ CUT_NAMES = (
     "[...document.querySelectorAll('ul.bars .name')]"
     ".filter((name) => name.scrollWidth > name.clientWidth).length"
 )
+# An answer has arrived, and its page gets it when it is handed over.
+ANSWERS_WAIT = """
+const plain = window.fetch, handed = new Promise((done) => { window.hand = done; });
+window.fetch = async (...asked) => {
+  const answer = await plain(...asked);
+  window.arrived = true;
+  await handed;
+  return answer;
+};
+0"""
 RECORDED = "document.querySelector('.tile b').textContent"
 
 
@@ -76,6 +86,19 @@ def test_the_buttons_read_pause_and_reset(browser: Browser, site: Site) -> None:
     browser.value("document.querySelector('form button').click()")
     browser.until(f"document.readyState === 'complete' && {RECORDED} === '0'")
     assert browser.value("location.pathname") == "/summary"
+
+
+def test_numbers_that_arrive_after_a_pause_are_not_shown(browser: Browser, site: Site) -> None:
+    site.get("reset", "POST")
+    browser.show(site.here + "summary")
+    browser.value(ANSWERS_WAIT)
+    browser.until("window.arrived")
+    site.get("default")
+    browser.value("document.getElementById('pause').click()")
+    browser.value("window.hand(); new Promise((done) => setTimeout(done, 100))")
+    assert browser.value("document.getElementById('state').textContent") == "paused"
+    browser.value("document.getElementById('pause').click()")
+    browser.until(f"{RECORDED} === '1'")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

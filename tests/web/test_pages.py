@@ -50,7 +50,7 @@ def test_every_hit_is_attempted_and_recorded_once(pages: Pages) -> None:
     assert (found["attempted"], found["recorded"], found["lost"]) == (33, 33, 0)
     per_alias = lines(client)
     assert sum(line["times"] + line["misses"] for line in per_alias.values()) == 33
-    assert all(line["times"] > 3 for line in per_alias.values()), "both are drawn"
+    assert all(line["attempted"] > 1 for line in per_alias.values()), "both are drawn"
 
 
 def test_first_reads_are_one_at_a_time_so_that_clients_are_imported_so(pages: Pages) -> None:
@@ -69,7 +69,8 @@ def test_the_answer_of_a_hit_is_the_mean_so_far_in_milliseconds(pages: Pages) ->
     first = client.get("/cachelab/default")
     assert first.content == b"notyet\n", "there was nothing to read"
     assert first.headers["X-Cache-Outcome"] == "missed"
-    assert 0 < float(client.get("/cachelab/default").content) < 1000
+    answered_ms = [float(client.get("/cachelab/default").content) for _ in range(3)][-1]
+    assert 0 < answered_ms == pytest.approx(lines(client)["default"]["average"] / 1e6, abs=1e-4)
 
 
 def test_a_name_that_begins_like_another_is_not_that_other(pages: Pages) -> None:

@@ -39,6 +39,7 @@
     try {
       const answer = await fetch("summary?format=fragment", { cache: "no-store" });
       const body = await answer.text();
+      if (paused) return;  // meanwhile: who paused reads the numbers that stand there
       if (!answer.ok) throw new Error(body.trim().slice(0, 120));
       const fresh = document.createElement("main");
       fresh.innerHTML = body;
@@ -47,6 +48,7 @@
       say("live", "live, " + new Date().toLocaleTimeString());
       wait = EVERY_MS;
     } catch (error) {
+      if (paused) return;
       wait = Math.min(LONGEST_MS, wait * 2);
       say("broken", `no answer (${error.message}); again in ${wait / 1000} s`);
     }
