@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from nearcache.backends import SharedMemoryCache
+from nearcache.cli import main
 from nearcache.engines.shm import data_path
 
 
@@ -18,7 +20,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         [sys.executable, "-m", "nearcache", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,  # if it hangs
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ".", **environment},
     )
 
@@ -146,6 +148,17 @@ def test_a_foreign_file_is_refused_and_left_as_it_is(private_path: Path) -> None
 def test_list_shows_the_caches_of_this_user() -> None:
     assert run("shm", "list").returncode == 0
     assert isinstance(json.loads(run("shm", "list", "--json").stdout), list)
+
+
+def test_a_cache_that_goes_while_caches_are_listed_is_left_out(
+    private_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearcache.cli.shm.default_directory", lambda: private_path)
+    data_path(str(private_path / "gone")).symlink_to("nowhere")  # is listed, and is not there
+    data_path(str(private_path / "here")).write_bytes(b"x" * 1024)
+    listed = CliRunner().invoke(main, ["shm", "list", "--json"])
+    assert listed.exit_code == 0, listed.output
+    assert [each["name"] for each in json.loads(listed.output)] == ["here"]
 
 
 def test_help_names_every_noun() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +21,8 @@ from nearcache.lab.servers import free_port
 from nearcache.nginx.sandbox import Sandbox
 from tests.needs import missing
 
-START_TIMEOUT_S = 10.0
+PATIENCE_S = 60.0
+"""How long anything is waited for here: long, for a busy machine is slow and no fault."""
 BESIDE = Path(__file__).parents[2] / ".cache"
 PROGRAMS = {
     "system": "nginx",
@@ -87,10 +92,10 @@ class Upstream:
     def stop(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(PATIENCE_S)
 
 
-def wait_for(happens: Callable[[], bool], timeout_s: float = START_TIMEOUT_S) -> bool:
+def wait_for(happens: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
     """Ask again and again until it is so; False if it never was."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -98,6 +103,45 @@ def wait_for(happens: Callable[[], bool], timeout_s: float = START_TIMEOUT_S) ->
             return True
         time.sleep(0.005)
     return False
+
+
+def accepts(address: str | int) -> bool:
+    """Does a server listen on this path, or at this port?"""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family) as probe:
+        return (
+            probe.connect_ex(address if family == socket.AF_UNIX else ("127.0.0.1", address)) == 0
+        )
+
+
+def has_open(pid: int, path: Path) -> bool:
+    """Has this process the file open that now lies there?"""
+    try:
+        wanted = path.stat()
+        opened = [os.stat(f"/proc/{pid}/fd/{each}") for each in os.listdir(f"/proc/{pid}/fd")]
+    except FileNotFoundError:  # between a rename and the new file, or one was closed meanwhile
+        return False
+    return any(os.path.samestat(wanted, each) for each in opened)
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port that nobody else is given, and only a server that says SO_REUSEADDR can listen on.
+
+    Nobody listens on it until then: who connects is refused.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        port = free_port()
+        holder.bind(("127.0.0.1", port))
+        yield port
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port at which nobody answers."""
+    with reserved_port() as port:
+        yield port
 
 
 class Nginx:
@@ -109,16 +153,16 @@ class Nginx:
         self.cache = self.directory / "cache"
         self.log = self.directory / "access.log"
         self.configuration = self.directory / "nginx.conf"
-        self.port = free_port()
-        text = SITE.format(socket=self.box.socket, port=self.port, http=http, server=server)
-        self.box.start(text.replace("{cache}", str(self.cache)))
+        with reserved_port() as self.port:
+            text = SITE.format(socket=self.box.socket, port=self.port, http=http, server=server)
+            self.box.start(text.replace("{cache}", str(self.cache)))
         assert self.box.process
         self.process = self.box.process
 
     def get(
         self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
     ) -> Answer:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
             connection.request(method, path, headers=dict(headers or {}))
             response = connection.getresponse()
@@ -136,6 +180,19 @@ class Nginx:
 
         assert wait_for(is_hit), f"{path} is not cached: {answers[-1]}"
         return answers[-1]
+
+    def reopen(self, log: Path) -> None:
+        """Has the logs opened anew, and waits for the worker: it is later than the master."""
+        self.process.send_signal(signal.SIGUSR1)
+        assert wait_for(lambda: has_open(self._worker(), log)), self.errors
+
+    def _worker(self) -> int:
+        """The process that answers and logs; the others look after the cache."""
+        master = self.process.pid
+        children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+        titles = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
+        (worker,) = (pid for pid, title in titles.items() if b"worker process" in title)
+        return worker
 
     @property
     def errors(self) -> str:
@@ -156,6 +213,17 @@ server {{
 """
 
 StartNginx = Callable[..., Nginx]
+
+
+@pytest.fixture(autouse=True)
+def _patient_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What bounds a proof on a user's machine is no limit for these tests."""
+    for name in (
+        "sandbox.START_TIMEOUT_S",
+        "sandbox.ANSWER_TIMEOUT_S",
+        "generate.proof.PATIENCE_S",
+    ):
+        monkeypatch.setattr(f"nearcache.nginx.{name}", PATIENCE_S)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from http.client import HTTPConnection
 
+from .conftest import PATIENCE_S
+
 Plan = Sequence[tuple[float, str]]  # (seconds after the begin, target)
 CONNECTIONS = 16  # some wait at a lock while others send
 CALM = (0.15, 0.75)
@@ -65,7 +67,7 @@ def send(ports: Sequence[int], plan: Plan) -> None:
 
 
 def _send(ports: Sequence[int], plan: Sequence[tuple[float, str, int]], begin: float) -> None:
-    connections = [HTTPConnection("127.0.0.1", port, timeout=30) for port in ports]
+    connections = [HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S) for port in ports]
     for at, target, number in plan:
         time.sleep(max(0.0, begin + at - time.monotonic()))
         for connection in connections:

@@ -20,7 +20,7 @@ from nearcache.cli import main
 from nearcache.nginx.logs.alike import open_logs
 from nearcache.nginx.logs.files import Logs
 
-from .conftest import wait_for
+from .conftest import PATIENCE_S, wait_for
 
 COMBINED = '192.0.2.1 - - [21/Nov/2026:10:00:{:02} +0000] "GET /a HTTP/1.1" 200 5 "-" "-"\n'
 JSON = (
@@ -137,9 +137,9 @@ def test_ctrl_c_shows_what_was_read_by_then(tmp_path: Path) -> None:
     lines = "".join(JSON.format(n) for n in range(40)).encode()
     for _ in range(2):  # who reads the second part has counted the first
         process.stdin.write(lines)
-        assert wait_for(lambda: not unread(process.stdin), 30)
+        assert wait_for(lambda: not unread(process.stdin))
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert re.search(rb"answered (40|80) of \1 requests", out)
     assert b"interrupted after" in err

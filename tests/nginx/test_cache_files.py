@@ -93,7 +93,7 @@ def test_the_file_of_a_url_is_found_without_a_scan(proxy: Proxy, upstream: Upstr
     assert found.path == str(path_of(name_of(key), (1, 2)))
     assert levels_of(found.folder) == (1, 2)
     assert found.entry.key == key
-    assert 3590 < found.entry.time_left(time.time()) <= 3600
+    assert 3000 < found.entry.time_left(time.time()) <= 3600
     assert found.entry.status == 200
     assert found.entry.body_size == len(b"hello")
     assert not found.entry.is_variant

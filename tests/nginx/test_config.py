@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 from nearcache.cli import main
 from nearcache.cli.nginx.config import njs_module
 from nearcache.errors import NginxError
+from nearcache.lab.servers import end_process
 from nearcache.nginx.conf.configuration import read_configuration
 from nearcache.nginx.generate.answers import Answers
 from nearcache.nginx.generate.proof import CHECKS, prove
@@ -29,7 +32,7 @@ from nearcache.nginx.lint import Examined, lint
 from nearcache.nginx.purging.templates import template_of
 from nearcache.nginx.sandbox import Sandbox, Served
 from tests.needs import missing, need
-from tests.nginx.conftest import wait_for
+from tests.nginx.conftest import PATIENCE_S, accepts, wait_for
 
 OLD, NEW = (1, 18, 0), (1, 22, 1)
 PROXY = {"proxy": "http://127.0.0.1:8000"}
@@ -122,21 +125,20 @@ def uwsgi(tmp_path: Path) -> Iterator[str]:
     program = Path(sys.executable).with_name("pyuwsgi")
     if not program.exists():
         missing("pyuwsgi is not installed")
-    socket = tmp_path / "app.sock"
+    path = tmp_path / "app.sock"
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
-            [str(program), "--socket", str(socket), "--module", "nearcache.nginx.generate.script",
+            [str(program), "--socket", str(path), "--module", "nearcache.nginx.generate.script",
              "--master", "--threads", "8", "--die-on-term", "--need-app"],
             stdout=log, stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
         )  # fmt: skip
     try:
-        assert wait_for(lambda: socket.exists() or process.poll() is not None)
+        assert wait_for(lambda: accepts(str(path)) or process.poll() is not None)
         assert process.poll() is None, (tmp_path / "log").read_text()
-        yield f"unix:{socket}"
+        yield f"unix:{path}"
     finally:
-        process.terminate()
-        process.wait(10)
+        end_process(process)
 
 
 SABOTAGE = [
@@ -168,12 +170,29 @@ SABOTAGE = [
 ]  # fmt: skip
 
 
+class Rendezvous:
+    """Stands for ``time`` in the script: a slow answer waits for a second request, not for time.
+
+    Else a busy machine could send the crowd one after the other, and the lock not be missed.
+    """
+
+    def __init__(self) -> None:
+        self.requests = count(1)
+        self.two_came = threading.Event()
+
+    def sleep(self, _seconds: float) -> None:
+        if next(self.requests) == 2:
+            self.two_came.set()
+        self.two_came.wait(PATIENCE_S)
+
+
 @pytest.mark.parametrize(("check", "old", "new"), SABOTAGE, ids=[s[0] for s in SABOTAGE])
 def test_every_row_of_the_proof_can_fail(
     check: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nearcache.nginx.generate.proof.PATIENCE_S", 0.3)
     monkeypatch.setattr("nearcache.nginx.sandbox.ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("nearcache.nginx.generate.script.time", Rendezvous())
     only = tuple(row for row in CHECKS if row[0] == check)
     monkeypatch.setattr("nearcache.nginx.generate.proof.CHECKS", only)
 

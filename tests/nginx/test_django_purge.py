@@ -22,7 +22,6 @@ from django.test import override_settings
 from django.utils.functional import lazystr
 
 from nearcache.errors import NginxError, OptionError
-from nearcache.lab.servers import free_port
 from nearcache.nginx import (
     PurgeFailed,
     PurgeResult,
@@ -36,7 +35,7 @@ from nearcache.nginx.purging.hosts import LocalCache
 from nearcache.nginx.purging.purge_settings import PurgeOptions, check_settings
 from nearcache.options import Secret
 
-from .conftest import Answer, Nginx, Upstream
+from .conftest import PATIENCE_S, Answer, Nginx, Upstream
 
 Proxy = Callable[[str], Nginx]
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -82,6 +81,8 @@ def url(agent: Agent) -> str:
 
 
 def configured(**settings: Any) -> override_settings:
+    if settings:
+        settings = {"timeout_s": PATIENCE_S} | settings
     return override_settings(NEARCACHE_NGINX=settings)
 
 
@@ -163,10 +164,10 @@ def test_all_hosts_are_purged_at_once(hosts: Sequence[tuple[Nginx, Agent]]) -> N
 
 
 def test_a_host_that_is_away_breaks_nothing_and_is_said_once(
-    hosts: Sequence[tuple[Nginx, Agent]], caplog: pytest.LogCaptureFixture
+    hosts: Sequence[tuple[Nginx, Agent]], closed_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     (nginx, alive), _ = hosts
-    away = f"http://127.0.0.1:{free_port()}"
+    away = f"http://127.0.0.1:{closed_port}"
     with configured(agents=[url(alive), away], secret=SECRET):
         results = [purge_url("/a") for _ in range(3)]
         assert [each.state for each in results[0].outcomes] == ["purged", "failed"]
@@ -195,10 +196,13 @@ def test_a_host_that_does_not_answer_takes_no_longer_than_was_said(nginx: Nginx)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         agent = f"http://127.0.0.1:{silent.getsockname()[1]}"
         caches = [str(nginx.cache)]
-        with configured(caches=caches, agents=[agent], secret=SECRET, timeout_s=0.3):
-            result = purge_url("/a")
+        for timeout_s in (0.3, 3, 30):  # longer only where our own part is not done by then
+            with configured(caches=caches, agents=[agent], secret=SECRET, timeout_s=timeout_s):
+                result = purge_url("/a")
+            if result.outcomes[0].state == "purged":
+                break
     assert [each.state for each in result.outcomes] == ["purged", "failed"]
-    assert re.search("timed out|no answer within 0.3 s", result.outcomes[1].error)
+    assert re.search("timed out|no answer within [0-9.]+ s", result.outcomes[1].error)
 
 
 def test_coroutines_wait_without_blocking_the_loop(hosts: Sequence[tuple[Nginx, Agent]]) -> None:

@@ -17,6 +17,7 @@ from nearcache._core import NginxLog
 from nearcache.errors import NginxError
 
 from .conftest import Answer, Nginx, StartNginx, Upstream, wait_for
+from .traffic import STATUS, crowd, slow
 
 COMBINED = '10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET {target} HTTP/1.1" 200 12 "-" "agent"\n'
 FULL = (
@@ -59,7 +60,8 @@ class Site:
                     add_header X-Cache $upstream_cache_status always;
                     {lines}
                 }}
-                location /plain/ {{ proxy_pass http://127.0.0.1:{upstream.port}; }}""",
+                location /plain/ {{ proxy_pass http://127.0.0.1:{upstream.port}; }}
+                {STATUS}""",
         )
         self.asked = 0
 
@@ -127,29 +129,11 @@ def test_an_entry_that_was_removed_was_evicted_for_all_the_log_says(
     assert requests_by(site.result()["total"]["why"]) == {"compulsory": 1, "evicted": 1}
 
 
-def crowd(site: Site, upstream: Upstream, size: int) -> None:
-    """So many ask for one page at once; the upstream answers when all of them wait."""
-    may_answer = threading.Event()
-
-    def script(path: str, _headers: Any) -> Answer:
-        may_answer.wait(10)
-        return Answer(b"hello")
-
-    upstream.script = script
-    threads = [threading.Thread(target=site.nginx.get, args=("/slow",)) for _ in range(size)]
-    for thread in threads:
-        thread.start()
-    connections = threading.Event()
-    connections.wait(0.2)  # none tells when nginx has read them; too early counts fewer
-    may_answer.set()
-    for thread in threads:
-        thread.join()
-    site.asked += size
-
-
 def test_a_stampede_is_seen(start_nginx: StartNginx, upstream: Upstream) -> None:
     site = Site(start_nginx, upstream)
-    crowd(site, upstream, 3)
+    upstream.script = slow
+    crowd(site.nginx, upstream, "/slow", 3)
+    site.asked += 3
     total = site.result()["total"]
     assert requests_by(total["why"]) == {"compulsory": 1, "duplicate": 2}
     assert total["why"]["duplicate"]["upstream_us"] > 0
@@ -158,7 +142,9 @@ def test_a_stampede_is_seen(start_nginx: StartNginx, upstream: Upstream) -> None
 
 def test_waiting_for_the_lock_is_seen(start_nginx: StartNginx, upstream: Upstream) -> None:
     site = Site(start_nginx, upstream, "proxy_cache_lock on;")
-    crowd(site, upstream, 3)
+    upstream.script = slow
+    crowd(site.nginx, upstream, "/slow", 3)
+    site.asked += 3
     total = site.result()["total"]
     assert requests_by(total["statuses"]) == {"MISS": 1, "HIT": 2}
     assert total["lock_waits"]["requests"] == 2

@@ -301,8 +301,7 @@ def test_a_real_rotation_by_nginx_loses_no_line(proxy: Callable[[str], Nginx]) -
     assert b"/before" in next(stream)
     nginx.log.rename(old)
     nginx.get("/between")  # goes to the old file: nginx still has it open
-    nginx.process.send_signal(10)  # USR1: reopen
-    assert wait_for(nginx.log.exists)
+    nginx.reopen(nginx.log)
     nginx.get("/after")
     assert wait_for(lambda: b"/after" in nginx.log.read_bytes())
     seen = b""

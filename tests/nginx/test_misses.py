@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from nearcache.nginx.conf.configuration import read_configuration
 from nearcache.nginx.text import Page, lines_of
 
 from .conftest import Nginx, StartNginx, Upstream, wait_for
-from .traffic import ask, count_lines, run, run_json, site, slow
+from .traffic import ask, count_lines, crowd, run, run_json, site, slow
 
 WORDS = (
     "$msec $upstream_cache_status $upstream_response_time $request_time "
@@ -65,23 +64,19 @@ def test_a_real_nginx_has_each_miss_for_its_reason(nginx: Nginx) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_a_real_stampede_is_seen_and_the_lock_is_what_would_help(nginx: Nginx) -> None:
-    threads = [threading.Thread(target=nginx.get, args=("/hot",)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def test_a_real_stampede_is_seen_and_the_lock_is_what_would_help(
+    nginx: Nginx, upstream: Upstream
+) -> None:
+    crowd(nginx, upstream, "/hot", 6)
     log = nginx.directory / "json.log"
     assert wait_for(lambda: count_lines(log) == 6)
     found = run_json("misses", log, "--config", nginx.configuration)
     reasons = {each["name"]: each["requests"] for each in found["reasons"]}
-    duplicates = sum(b"MISS" in line for line in log.read_bytes().splitlines()) - 1
-    assert duplicates > 0, "they were not asked for at once"
-    assert reasons == {"compulsory": 1, "duplicate": duplicates}
+    assert reasons == {"compulsory": 1, "duplicate": 5}
     (change,) = found["changes"]
     assert change["likely"]
     assert "proxy_cache_lock on" in change["do"]
-    assert change["gain_requests"] == duplicates
+    assert change["gain_requests"] == 5
 
 
 def test_waits_at_a_lock_for_what_is_never_stored_are_told_as_a_cost(
@@ -89,11 +84,7 @@ def test_waits_at_a_lock_for_what_is_never_stored_are_told_as_a_cost(
 ) -> None:
     upstream.script = slow
     locked = site(start_nginx, upstream, "proxy_cache_lock on;")
-    threads = [threading.Thread(target=locked.get, args=("/me",)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    crowd(locked, upstream, "/me", 3)
     log = locked.directory / "json.log"
     assert wait_for(lambda: count_lines(log) == 3)
     hurt = run_json("report", log, "--config", locked.configuration)["hurt"]

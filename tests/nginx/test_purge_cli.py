@@ -325,7 +325,6 @@ def test_one_known_url_needs_no_scan_and_the_receipt_says_so(
     (receipt,) = facts(nginx, "--key", key, "--levels", "1:2", "--yes")["receipts"]  # type: ignore[misc]
     assert receipt["census"] is None
     assert receipt["files"] == 1
-    assert receipt["seconds"] < 1
     assert "without a scan" in purge(nginx, "--key", key, "--yes").output
 
 
@@ -463,10 +462,10 @@ def test_without_a_header_the_entry_itself_proves_it(
     assert "stored or revalidated since" in proof["said"]
 
 
-def test_a_nginx_that_does_not_answer_proves_nothing(proxy: Proxy) -> None:
+def test_a_nginx_that_does_not_answer_proves_nothing(proxy: Proxy, closed_port: int) -> None:
     nginx = proxy("")
     nginx.fill("/a")
-    found = facts(nginx, "/a", "--yes", "--prove", f"http://127.0.0.1:{free_port()}")
+    found = facts(nginx, "/a", "--yes", "--prove", f"http://127.0.0.1:{closed_port}")
     (proof,) = found["proofs"]  # type: ignore[misc]
     assert proof["verdict"] == "unknown"
     assert "no answer" in proof["said"]

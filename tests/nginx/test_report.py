@@ -8,7 +8,6 @@ import os
 import pty
 import random
 import re
-import select
 import signal
 import statistics
 import subprocess
@@ -24,7 +23,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcache._core import NginxLog
-from nearcache.lab.servers import free_port
 from nearcache.nginx.answers.ledger import ledger
 from nearcache.nginx.answers.ledger_page import answer, page
 from nearcache.nginx.answers.savings import DRAWS, Fetches, Savings
@@ -42,8 +40,19 @@ from nearcache.nginx.text import (
     table_lines,
 )
 
-from .conftest import Nginx, StartNginx, Upstream, wait_for
-from .traffic import CUSTOM_FORMAT, ask, count_lines, rows, run, run_json, run_piped, site, slow
+from .conftest import PATIENCE_S, Nginx, StartNginx, Upstream, wait_for
+from .traffic import (
+    CUSTOM_FORMAT,
+    ask,
+    count_lines,
+    read_terminal,
+    rows,
+    run,
+    run_json,
+    run_piped,
+    site,
+    slow,
+)
 
 PATHS = ["/song/1", "/song/2", "/song/1", "/song/1", "/plain/x", "/me", "/me", "/list?page=2",
          "/list?page=2", "/song/1", "/private", "/list?page=2"]  # fmt: skip
@@ -129,13 +138,13 @@ def test_a_combined_log_says_what_it_cannot_tell_and_guesses_nothing(busy: Nginx
 
 
 def test_the_time_of_every_upstream_that_was_asked_counts(
-    start_nginx: StartNginx, upstream: Upstream
+    start_nginx: StartNginx, upstream: Upstream, closed_port: int
 ) -> None:
     upstream.script = slow
     nginx = start_nginx(
         http=f"""
             upstream two {{
-                server 127.0.0.1:{free_port()} max_fails=0;
+                server 127.0.0.1:{closed_port} max_fails=0;
                 server 127.0.0.1:{upstream.port} backup;
             }}
             log_format custom '{CUSTOM_FORMAT}';""",
@@ -472,7 +481,7 @@ def test_follow_shows_what_nginx_writes_through_a_rotation_until_ctrl_c(busy: Ng
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read().splitlines()
         assert json.loads(rest[-1])["total"]["requests"] == len(PATHS) + 1
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
         process.stdout.close()
@@ -530,16 +539,10 @@ def test_on_a_terminal_a_bar_shows_the_way_and_is_gone_at_the_end(busy: Nginx) -
         stdout=theirs, stderr=theirs, env={**os.environ, "COLUMNS": "80", "TERM": "xterm"},
     )  # fmt: skip
     os.close(theirs)
-    seen = b""
-    while select.select([ours], [], [], 20)[0]:
-        try:
-            seen += os.read(ours, 65536)
-        except OSError:
-            break
-    os.close(ours)
-    assert process.wait(10) == 0
-    assert b"reading" in seen
-    assert b"Your cache is saving" in seen.rpartition(b"reading")[2]
+    seen = read_terminal(ours)
+    assert process.wait(PATIENCE_S) == 0
+    assert "reading" in seen
+    assert "Your cache is saving" in seen.rpartition("reading")[2]
 
 
 def test_the_combined_format_is_written_once() -> None:

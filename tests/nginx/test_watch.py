@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import json
 import os
@@ -33,12 +34,11 @@ from nearcache.nginx.watching.fading import Amount, Fading, FadingTimes, by_upst
 from nearcache.nginx.watching.watch import BY, Watch
 from nearcache.nginx.watching.watch_screen import Around, screen, summary
 
-from .conftest import Nginx, StartNginx, Upstream, wait_for
+from .conftest import PATIENCE_S, Nginx, StartNginx, Upstream
 from .traffic import ask, site, slow
 
 COMMAND = [sys.executable, "-m", "nearcache", "nginx", "watch"]
 PATHS = ["/song/1", "/song/1", "/song/2", "/song/1", "/me", "/plain/x"]
-WATCHED_S = 20.0
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ class Watching:
         return self.last
 
     def until(self, seen: Callable[[Any], bool]) -> Any:
-        deadline = time.monotonic() + WATCHED_S
+        deadline = time.monotonic() + PATIENCE_S
         while not seen(self.last):
             assert time.monotonic() < deadline, self.last
             self.look()
@@ -84,7 +84,7 @@ class Watching:
         """What it said last."""
         self.process.send_signal(number)
         rest = self.out.read().splitlines()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(PATIENCE_S) == 0
         return json.loads(rest[-1]) if rest else self.last
 
 
@@ -144,9 +144,7 @@ def test_rotations_by_rename_and_by_truncation_are_survived_and_counted(busy: Ng
         session.until_requests(1)
         log.rename(log.with_suffix(".log.1"))
         busy.get("/song/1")  # into the old file: nginx was not told yet
-        reopen = ["nginx", "-p", str(busy.directory), "-c", str(busy.configuration)]
-        subprocess.run([*reopen, "-s", "reopen"], check=True, capture_output=True)
-        assert wait_for(log.exists)
+        busy.reopen(log)
         ask(busy, ["/song/1", "/song/2"])
         look = session.until_requests(4)
         assert (look["log"]["rotations"], look["log"]["truncations"]) == (1, 0)
@@ -182,16 +180,19 @@ def test_a_half_written_line_is_waited_for_and_a_bad_one_counted(
 def test_an_empty_log_is_waited_for(tmp_path: Path, busy: Nginx) -> None:
     path = tmp_path / "empty.log"
     path.touch()
-    process = subprocess.Popen([*COMMAND, str(path), "--once"], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*COMMAND, str(path), "--once"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stderr
     try:
-        opened = Path(f"/proc/{process.pid}/fd")
-        assert wait_for(lambda: any(each.resolve() == path for each in opened.iterdir()))
+        assert b"no lines yet; waiting" in process.stderr.readline()
         with path.open("ab") as log:
             log.write(log_of(busy).read_bytes())
-        out = process.communicate(timeout=20)[0].decode().splitlines()
+        out = process.communicate(timeout=PATIENCE_S)[0].decode().splitlines()
         assert process.returncode == 0
     finally:
         process.kill()
+        process.communicate()
     assert out[0].split()[:3] == ["time", "requests/s", "hits_%"]
     assert float(out[1].split()[2]) == pytest.approx(100 * 2 / 6, abs=0.1)
 
@@ -219,17 +220,19 @@ class Terminal:
         )  # fmt: skip
         self.theirs = theirs
         self.seen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def until(self, text: str) -> None:
         """Reads on until the newest frame says so."""
-        deadline = time.monotonic() + WATCHED_S
+        deadline = time.monotonic() + PATIENCE_S
         while text not in self.frames()[-1]:
             assert time.monotonic() < deadline, self.seen[-4000:]
             self.read()
 
     def read(self) -> None:
         if select.select([self.ours], [], [], 0.1)[0]:
-            self.seen += os.read(self.ours, 65536).decode()
+            # What is there may end within a character.
+            self.seen += self._decoder.decode(os.read(self.ours, 65536))
 
     def frames(self) -> list[str]:
         """Every screen that was drawn: rich goes to the upper left corner for each."""
@@ -240,8 +243,11 @@ class Terminal:
 
     def end(self) -> tuple[int, str]:
         """The exit code, and what stands there after the screen is gone."""
-        code = self.process.wait(10)
-        while select.select([self.ours], [], [], 0.1)[0]:
+        deadline = time.monotonic() + PATIENCE_S
+        while (code := self.process.poll()) is None:  # it may wait for somebody who reads
+            assert time.monotonic() < deadline, self.seen[-4000:]
+            self.read()
+        while select.select([self.ours], [], [], 0)[0]:
             self.read()
         return code, SGR.sub("", self.seen.rpartition("\x1b[?1049l")[2])
 

@@ -26,7 +26,7 @@ from nearcache.nginx.whatif.forecast import Backtest, Question, WhatIf, whatif
 from nearcache.nginx.whatif.rules import Change, Subject, today_of
 from tests.needs import missing
 
-from .conftest import Nginx, StartNginx, wait_for
+from .conftest import Nginx, StartNginx, accepts, wait_for
 from .loads import NUMBER, ask_all, is_calm, send, wait_for_turn, zipf
 
 POINT = 0.01
@@ -69,8 +69,11 @@ def ports(tmp_path: Path) -> Iterator[Ports]:
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         preexec_fn=child_setup(None),
     )  # fmt: skip
-    yield ports
-    end_process(process)
+    try:
+        assert wait_for(lambda: all(map(accepts, ports.values())))
+        yield ports
+    finally:
+        end_process(process)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +17,7 @@ from click.testing import CliRunner
 
 from nearcache.cli import main
 
-from .conftest import Answer, Nginx, StartNginx, Upstream, wait_for
+from .conftest import PATIENCE_S, Answer, Nginx, StartNginx, Upstream, wait_for
 
 MEMBERS = """
     msec request_time upstream_response_time upstream_cache_status status request_method scheme
@@ -27,6 +30,7 @@ CUSTOM_FORMAT = (
     '"$upstream_response_time" $upstream_cache_status $host "$http_user_agent" "$cl_key"'
 )
 FETCH_S = 0.02
+STATUS = "location = /nginx-status { stub_status; access_log off; }"
 
 
 def site(start_nginx: StartNginx, upstream: Upstream, lines: str = "") -> Nginx:
@@ -50,7 +54,8 @@ def site(start_nginx: StartNginx, upstream: Upstream, lines: str = "") -> Nginx:
                 add_header X-Cache $upstream_cache_status always;
                 {lines}
             }}
-            location /plain/ {{ proxy_pass http://127.0.0.1:{upstream.port}; }}""",
+            location /plain/ {{ proxy_pass http://127.0.0.1:{upstream.port}; }}
+            {STATUS}""",
     )
 
 
@@ -68,6 +73,34 @@ def ask(nginx: Nginx, paths: Sequence[str]) -> None:
     for path in paths:
         nginx.get(path)
     assert wait_for(lambda: count_lines(log) == before + len(paths))
+
+
+def crowd(nginx: Nginx, upstream: Upstream, path: str, size: int) -> None:
+    """So many ask for one page, and none is answered before nginx has read what all ask.
+
+    nginx must have ``STATUS``.
+    """
+    answer, all_ask = upstream.script, threading.Event()
+
+    def script(path: str, headers: Any) -> Answer:
+        all_ask.wait(PATIENCE_S)
+        return answer(path, headers)
+
+    upstream.script = script
+    threads = [threading.Thread(target=nginx.get, args=(path,)) for _ in range(size)]
+    for thread in threads:
+        thread.start()
+    assert wait_for(lambda: at_work(nginx) == size)
+    all_ask.set()
+    for thread in threads:
+        thread.join()
+
+
+def at_work(nginx: Nginx) -> int:
+    """How many requests nginx has read and not answered, but for the one that asks this."""
+    said = re.search(r"Writing: (\d+)", nginx.get("/nginx-status").body.decode())
+    assert said
+    return int(said[1]) - 1
 
 
 def count_lines(path: Path) -> int:
@@ -93,6 +126,18 @@ def run_piped(text: bytes, *arguments: object) -> str:
     done = subprocess.run(command, input=text, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
+
+
+def read_terminal(descriptor: int) -> str:
+    """All that comes out of a pseudo-terminal until nobody has its other end open."""
+    seen = b""
+    with os.fdopen(descriptor, "rb", buffering=0) as terminal:
+        try:
+            while piece := terminal.read(65536):
+                seen += piece
+        except OSError:  # EIO: it was closed
+            pass
+    return seen.decode()
 
 
 def run_json(*arguments: object, code: int = 0) -> Any:

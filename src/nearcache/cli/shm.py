@@ -53,7 +53,8 @@ def shm() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 def list_caches(as_json: bool) -> None:
     """List the caches of this user."""
-    rows = [_file_facts(path) for path in sorted(default_directory().glob(f"*{SUFFIX}"))]
+    paths = sorted(default_directory().glob(f"*{SUFFIX}"))
+    rows = [facts for path in paths if (facts := _file_facts(path))]
     if as_json:
         _print_json(rows)
         return
@@ -196,8 +197,12 @@ def _items(store: Store, match: str | None) -> Iterator[ScanItem]:
             return
 
 
-def _file_facts(path: Path) -> dict[str, Any]:
-    facts = path.stat()
+def _file_facts(path: Path) -> dict[str, Any] | None:
+    """None if it was removed since it was listed."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
     return {
         "name": path.name.removesuffix(SUFFIX),
         "path": str(path),

@@ -47,7 +47,7 @@ logger = logging.getLogger("nearcache.nginx.agent")
 
 CONNECTIONS = 16
 REQUEST_S = 10.0  # to send it
-DRAIN_S = 0.2
+DRAIN_S = 2.0  # for what comes after an answer that was given before all was read
 LARGEST_BODY = 1 << 20
 BELIEVED_S = 30  # how far two clocks may differ
 MOST_NONCES = 100_000
@@ -55,6 +55,7 @@ RATE, BURST = 20.0, 100.0  # requests a second, and at once, of one address
 MOST_ADDRESSES = 1024
 LOGGED = 20  # URLs and keys of one request
 PURGE_S = 60.0  # for one scan
+TOO_MANY = b"HTTP/1.0 429 Too Many Requests\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
 
 
 class Refused(Exception):
@@ -195,11 +196,17 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.buckets.take(self.client_address[0]):
             super().handle()
         else:
-            self.connection.sendall(b"HTTP/1.0 429 Too Many Requests\r\nRetry-After: 5\r\n\r\n")
-            # Closed with something unread, the kernel would reset it, and the answer be lost.
-            self.connection.settimeout(DRAIN_S)
-            with contextlib.suppress(OSError):
-                self.connection.recv(LARGEST_BODY)
+            self._refuse_unread()
+
+    def _refuse_unread(self) -> None:
+        self.connection.sendall(TOO_MANY)
+        # Closed with something unread or still to come, the kernel would reset it, and the answer
+        # be lost. So until the other side has closed, which the cut bounds.
+        self.connection.settimeout(DRAIN_S)
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while self.connection.recv(LARGEST_BODY):
+                pass
 
     def finish(self) -> None:
         self._cut.cancel()
