@@ -17,7 +17,8 @@ from nearcache.lab.servers import free_port
 from tests.redis.servers import Server, replicated, wait_for
 
 SERVICE = "mine"
-DOWN_AFTER_MS = 500
+DOWN_AFTER_MS = 60_000
+"""So long that nobody is thought dead on a host that stands still now and then."""
 
 
 @dataclass
@@ -59,8 +60,13 @@ class Sentinels:
         self.ask(self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE)
         self.wait_for_another(before)
 
+    def watch_closely(self) -> None:
+        """From now on a primary that is killed is replaced soon."""
+        for each in self.sentinels:
+            self.ask(each, "SENTINEL", "SET", SERVICE, "down-after-milliseconds", 500)
+
     def wait_for_another(self, before: Server) -> None:
-        wait_for(lambda: self._agreed(before), "failover", 30)
+        wait_for(lambda: self._agreed(before), "failover", 60)
 
     def _agreed(self, before: Server | None = None) -> bool:
         """True if all sentinels name one primary, and not that one."""

@@ -288,7 +288,7 @@ def test_tls_wanted_by_the_server_only(tls_address: Address) -> None:
 def test_tls_wanted_by_the_settings_only(server: Server) -> None:
     def is_found_out() -> bool:
         # The greeting takes its whole time limit. Who asks then has no more than that either.
-        error = failure(at(server), tls=True, connect_timeout_s=0.3)
+        error = failure(at(server), tls=True, connect_timeout_s=0.3, read_timeout_s=0.3)
         return type(error) is ServerMisconfigured and "use redis://" in str(error)
 
     wait_for(is_found_out, "does not speak TLS: use redis://")

@@ -142,7 +142,7 @@ def test_a_node_of_a_cluster(redis_directory: Path, engine: Engine) -> None:
 
 def test_tls_where_there_is_none(server: Server, engine: Engine) -> None:
     # The greeting takes its whole time limit. Who asks then has no more than that either.
-    run = engine(port(server.port), tls=True, connect_timeout_s=0.3)
+    run = engine(port(server.port), tls=True, connect_timeout_s=0.3, read_timeout_s=0.3)
     wait_for(lambda: type(reply_of(run, "get", b"key")) is errors.ServerMisconfigured, "the cause")
     fails(run, errors.ServerMisconfigured, "does not speak TLS", "redis://")
 

@@ -25,7 +25,6 @@ from nearcache.errors import (
 )
 from tests.redis.servers import Server
 
-
 PATIENT = Target(connect_timeout_s=20.0, read_timeout_s=20.0)
 """A slow host is no fault."""
 

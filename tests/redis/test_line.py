@@ -541,8 +541,7 @@ def test_a_line_that_is_forgotten_closes_its_socket(server: Server) -> None:
 # An interrupt may come inside redis-py's parser's __del__, which Python then prints and ignores.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_who_is_interrupted_stalls_nobody(server: Server, line: SharedLine) -> None:
-    for number in range(20):
-        line.ask(pack(b"SET", b"%d" % number, b"%d" % number), None, SAFE)
+    line.ask(pack(b"MSET", *[b"%d" % number for number in range(20) for _ in "kv"]), None, SAFE)
     until, slow, wrong = time.monotonic() + 2, [], []
 
     def work() -> None:
@@ -569,7 +568,7 @@ def test_who_is_interrupted_stalls_nobody(server: Server, line: SharedLine) -> N
     for thread in threads:
         thread.start()
     try:
-        while time.monotonic() < until or (hits <= 50 and time.monotonic() < until + 60):
+        while hits <= 50 or time.monotonic() < until:
             try:
                 try:
                     armed = True
