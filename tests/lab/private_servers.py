@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nearcache.lab.model import ServerName
 from nearcache.lab.runs.directories import private_directory
-from nearcache.lab.servers import Servers, is_installed
+from nearcache.lab.servers import Servers, free_port, is_installed
 from tests.needs import missing
 
 
@@ -15,6 +16,14 @@ def need_server(name: ServerName) -> None:
     """Skip where this server cannot be started; in CI it must be there."""
     if not is_installed(name, {}):
         missing(f"{name} is not installed")
+
+
+@contextmanager
+def port_of_nobody() -> Iterator[int]:
+    """Where connections are refused: it is kept from others, and nobody listens."""
+    with socket.socket() as keeper:
+        keeper.bind(("127.0.0.1", free_port()))
+        yield keeper.getsockname()[1]
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import pytest
 
 from nearcache.lab.experiments.objects import OBJECTS
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.model import Candidate
 from nearcache.lab.sample import Sample
-from nearcache.lab.servers import free_port
 from nearcache.lab.subjects.objects.distance import Distance
 from nearcache.lab.views import Chart, Table
 from nearcache.lab.views.objects import MAKING, REQUESTS, views
@@ -21,22 +21,24 @@ from tests.needs import need_package
 from .conftest import need
 from .made import Quiet
 from .made_up import fill, measured
-from .private_servers import need_server
+from .private_servers import need_server, port_of_nobody
 from .tiny import assert_failed, candidate_of, run_of
 
 NAMES = [
     "pylibmc", "pymemcache", "python-memcached", "redis", "s3", "s3-seed", "s3-culling", "s3-1ms",
 ]  # fmt: skip
-NOBODY = free_port()
-FAULTY = [
-    candidate_of(OBJECTS, "python-memcached", "nobody-silent", port=NOBODY),
-    candidate_of(OBJECTS, "pymemcache", "nobody-loud", port=NOBODY),
-    candidate_of(OBJECTS, "s3", "nobody-s3", port=NOBODY),
-    *(
-        candidate_of(OBJECTS, "pymemcache", fault, fault=fault)
-        for fault in ("SilentAfterTheCanary", "Remembers", "ForgetsToDelete")
-    ),
-]
+
+
+def faulty(nobody: int) -> list[Candidate]:
+    return [
+        candidate_of(OBJECTS, "python-memcached", "nobody-silent", port=nobody),
+        candidate_of(OBJECTS, "pymemcache", "nobody-loud", port=nobody),
+        candidate_of(OBJECTS, "s3", "nobody-s3", port=nobody),
+        *(
+            candidate_of(OBJECTS, "pymemcache", fault, fault=fault)
+            for fault in ("SilentAfterTheCanary", "Remembers", "ForgetsToDelete")
+        ),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,8 @@ def sample() -> Sample:
     need_server("s3")
     need_package("boto3", "pylibmc", "pymemcache", "memcache")
     experiment = replace(OBJECTS, subject="tests.lab.faulty_objects.FaultySubject")
-    return run_of(experiment, NAMES, FAULTY)
+    with port_of_nobody() as nobody:
+        return run_of(experiment, NAMES, faulty(nobody))
 
 
 def test_all_are_measured_and_all_answers_verified(sample: Sample) -> None:

@@ -9,10 +9,10 @@ import pytest
 from nearcache.lab.candidates import CANDIDATES, HIREDIS, LOCMEM, REDIS_PY, choose
 from nearcache.lab.model import Candidate
 from nearcache.lab.sample import Sample
-from nearcache.lab.servers import free_port
 from tests.needs import need_package
 
 from .conftest import RunTiny
+from .private_servers import port_of_nobody
 
 
 def planted(name: str) -> Candidate:
@@ -20,10 +20,10 @@ def planted(name: str) -> Candidate:
     return replace(LOCMEM, name=name, title=name, settings=settings)
 
 
-def without_server(name: str) -> Candidate:
-    """A candidate for a server, at an address where nobody listens."""
+def without_server(name: str, nobody: int) -> Candidate:
+    """A candidate for a server, at a port where nobody listens."""
     (candidate,) = choose(CANDIDATES, [name])
-    settings = {**candidate.settings, "LOCATION": f"127.0.0.1:{free_port()}"}
+    settings = {**candidate.settings, "LOCATION": f"127.0.0.1:{nobody}"}
     return replace(candidate, settings=settings, servers=())
 
 
@@ -53,7 +53,9 @@ def test_faults_are_caught_and_named_and_the_others_are_measured(run_tiny: RunTi
 
 def test_a_memcached_where_nobody_listens_fails_with_the_reason(run_tiny: RunTiny) -> None:
     need_package("pymemcache", "memcache")
-    sample = run_tiny([without_server("pymemcache-tcp"), without_server("python-memcached-tcp")])
+    names = ["pymemcache-tcp", "python-memcached-tcp"]
+    with port_of_nobody() as nobody:
+        sample = run_tiny([without_server(name, nobody) for name in names])
     assert_failed(sample, "pymemcache-tcp", "ConnectionRefusedError")
     # This client raises nothing at all: it answers None, as for a miss, and fast.
     assert_failed(sample, "python-memcached-tcp", "nobody listens at this address")
