@@ -21,8 +21,8 @@ Make = Callable[..., Any]
 
 def test_ttl_counts_down_in_seconds_and_pttl_in_milliseconds(cache: Any) -> None:
     cache.set("k", 1, 100)
-    assert 99 <= cache.ttl("k") <= 100
-    assert 99_000 < cache.pttl("k") <= 100_001
+    assert 70 < cache.ttl("k") <= 100
+    assert 70_000 < cache.pttl("k") <= 100_001
 
 
 def test_ttl_is_none_for_ever_and_zero_for_no_such_key(cache: Any) -> None:
@@ -33,15 +33,20 @@ def test_ttl_is_none_for_ever_and_zero_for_no_such_key(cache: Any) -> None:
     assert cache.pttl("missing") == 0
 
 
-def test_a_key_in_its_last_second_has_a_ttl_of_one(cache: Any) -> None:
-    cache.set("k", 1, 0.9)
-    assert cache.ttl("k") == 1
+def test_a_key_in_its_last_second_has_a_ttl_of_one(
+    cache: Any, eventually: Callable[..., None]
+) -> None:
+    def has_a_ttl_of_one() -> bool:
+        cache.set("k", 1, 0.9)
+        return bool(cache.ttl("k") == 1)
+
+    eventually(has_a_ttl_of_one)  # a machine may stop for that second
 
 
 def test_expire_and_persist_move_the_deadline(cache: Any) -> None:
-    cache.set("k", 1, 10)
+    cache.set("k", 1, 50)
     assert cache.expire("k", 100) is True
-    assert cache.ttl("k") > 90
+    assert cache.ttl("k") > 70
     assert cache.persist("k") is True
     assert cache.ttl("k") is None
     assert cache.expire("missing", 100) is False
@@ -49,19 +54,19 @@ def test_expire_and_persist_move_the_deadline(cache: Any) -> None:
 
 
 def test_pexpire_expire_at_and_pexpire_at_move_the_deadline(cache: Any) -> None:
-    cache.set("k", 1, 10)
+    cache.set("k", 1, 50)
     assert cache.pexpire("k", 100_500) is True
-    assert 100_000 < cache.pttl("k") <= 100_501
+    assert 70_000 < cache.pttl("k") <= 100_501
     assert cache.expire("k", timedelta(seconds=200)) is True
-    assert cache.ttl("k") == 200
+    assert 170 < cache.ttl("k") <= 200
     assert cache.expire_at("k", datetime.now(UTC) + timedelta(seconds=300)) is True
-    assert 299 <= cache.ttl("k") <= 300
+    assert 270 < cache.ttl("k") <= 300
     assert cache.expire_at("k", int(time.time()) + 400) is True
-    assert 398 <= cache.ttl("k") <= 400
+    assert 370 < cache.ttl("k") <= 400
     assert cache.pexpire_at("k", int(time.time() * 1000) + 500_000) is True
-    assert 499 <= cache.ttl("k") <= 500
+    assert 470 < cache.ttl("k") <= 500
     assert cache.pexpire_at("k", datetime.now() + timedelta(seconds=600)) is True  # noqa: DTZ005
-    assert 599 <= cache.ttl("k") <= 600
+    assert 570 < cache.ttl("k") <= 600
     for method in (cache.pexpire, cache.expire_at, cache.pexpire_at):
         assert method("missing", 10**13) is False
     assert cache.expire_at("k", 5) is True
@@ -251,10 +256,11 @@ def test_get_or_set_keeps_django_s_meaning(cache: Any) -> None:
 
 def test_waiting_for_a_computation_is_bounded(make_cache: Make) -> None:
     cache = make_cache(options={"single_flight": 0.05})
+    before = cache.stats()["flight_timeouts"]
     held = cache.engine.lock_acquire(b"\0flight\0:1:k", 60_000)
     assert held
     assert cache.get_or_set("k", lambda: "value") == "value"
-    assert cache.stats()["flight_timeouts"] == 1
+    assert cache.stats()["flight_timeouts"] == before + 1
 
 
 def test_without_single_flight_everybody_computes_at_once(make_cache: Make) -> None:

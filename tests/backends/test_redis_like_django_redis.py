@@ -6,8 +6,9 @@ it is said here: those tests are called ``..._unlike_there``.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from types import GeneratorType
 from typing import Any
@@ -16,15 +17,27 @@ import pytest
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
 from nearcache.backends import RedisCache
+from tests.backends.conftest import PATIENT
 from tests.redis.servers import Server
 
 
 @pytest.fixture
 def cache(redis_server: Server) -> Iterator[Any]:
     url = f"unix://{redis_server.path}?db=1"
-    cache = RedisCache(url, {"OPTIONS": {"CLIENT_CLASS": "django_redis.client.DefaultClient"}})
+    cache = RedisCache(
+        url, {"OPTIONS": PATIENT | {"CLIENT_CLASS": "django_redis.client.DefaultClient"}}
+    )
     yield cache
     cache.engine.topology.close()
+
+
+def about(seconds: int) -> Any:
+    """What is left of so many seconds on a slow machine; of 100 and more, not of fewer."""
+    return pytest.approx(seconds - 15, abs=15)
+
+
+def about_ms(milliseconds: int) -> Any:
+    return pytest.approx(milliseconds - 15_000, abs=15_000)
 
 
 # -- set, add, get -----------------------------------------------------------------------------
@@ -39,10 +52,10 @@ def test_set_nx_stores_only_what_is_new(cache: Any) -> None:
 
 
 def test_set_nx_has_a_timeout(cache: Any) -> None:
-    assert cache.set("k", 1, timeout=2, nx=True) is True
-    assert 1 <= cache.ttl("k") <= 2
-    assert cache.set("k", 2, timeout=100, nx=True) is False
-    assert cache.ttl("k") <= 2
+    assert cache.set("k", 1, timeout=100, nx=True) is True
+    assert cache.ttl("k") == about(100)
+    assert cache.set("k", 2, timeout=1000, nx=True) is False
+    assert cache.ttl("k") <= 100
 
 
 @pytest.mark.parametrize("timeout", [0, -1, -100])
@@ -58,9 +71,9 @@ def test_set_xx_stores_only_what_is_there(cache: Any) -> None:
     assert cache.set("k", 1, xx=True) is False
     assert cache.get("k") is None
     cache.set("k", 1)
-    assert cache.set("k", 2, timeout=50, xx=True) is True
+    assert cache.set("k", 2, timeout=150, xx=True) is True
     assert cache.get("k") == 2
-    assert 49 <= cache.ttl("k") <= 50
+    assert cache.ttl("k") == about(150)
     assert cache.set("k", 3, timeout=None, xx=True) is True
     assert cache.ttl("k") is None
     with pytest.raises(ValueError, match="nx and xx"):
@@ -75,12 +88,17 @@ def test_a_timeout_that_is_over_deletes(cache: Any, timeout: int) -> None:
     assert cache.set("k", 2, timeout=timeout) is False
 
 
-def test_timeouts_may_be_positional_and_fractions(cache: Any) -> None:
+def test_timeouts_may_be_positional_and_fractions(
+    cache: Any, eventually: Callable[..., None]
+) -> None:
     cache.set("k", 222, -1)
     assert cache.get("k") is None
-    cache.set("k", 222, 0.9)
-    assert 0 < cache.pttl("k") <= 900
-    assert cache.get("k") == 222
+
+    def is_there_for_a_fraction() -> bool:
+        cache.set("k", 222, 0.9)
+        return 0 < cache.pttl("k") <= 900 and cache.get("k") == 222
+
+    eventually(is_there_for_a_fraction)  # a machine may stop for that second
 
 
 @pytest.mark.parametrize(
@@ -120,7 +138,7 @@ def test_get_or_set(cache: Any) -> None:
 def test_many_at_once(cache: Any) -> None:
     cache.set_many({"a": 1, "ключ": "знач", "c": None}, timeout=100)
     assert cache.get_many(["a", "ключ", "c", "d"]) == {"a": 1, "ключ": "знач", "c": None}
-    assert 99 <= cache.ttl("ключ") <= 100
+    assert cache.ttl("ключ") == about(100)
     assert cache.get_many([]) == {}
 
 
@@ -145,7 +163,9 @@ def test_clear_takes_all_versions(cache: Any) -> None:
 
 
 def test_clear_leaves_other_prefixes_unlike_there(cache: Any, redis_server: Server) -> None:
-    other = RedisCache(f"unix://{redis_server.path}?db=1", {"KEY_PREFIX": "other"})
+    other = RedisCache(
+        f"unix://{redis_server.path}?db=1", {"KEY_PREFIX": "other", "OPTIONS": PATIENT}
+    )
     with redis_server.client(db=1) as client:
         client.set("somebody-elses", 1)
         other.set("k", 1)
@@ -182,7 +202,7 @@ def test_incr_goes_on_beyond_64_bits_and_keeps_the_timeout(cache: Any) -> None:
     assert cache.incr("n") == 2**63
     assert cache.incr("n", 2**64) == 2**63 + 2**64
     assert cache.get("n") == 2**63 + 2**64
-    assert 99 <= cache.ttl("n") <= 100
+    assert cache.ttl("n") == about(100)
 
 
 def test_incr_of_a_float(cache: Any) -> None:
@@ -206,42 +226,50 @@ def test_versions_are_apart(cache: Any) -> None:
         cache.incr_version("missing")
 
 
-def test_incr_version_keeps_the_timeout_or_its_absence(cache: Any) -> None:
+def test_incr_version_keeps_the_timeout_or_its_absence(
+    cache: Any, eventually: Callable[..., None]
+) -> None:
     cache.set("k", 1, timeout=None)
     cache.incr_version("k")
     assert cache.ttl("k", version=2) is None
-    cache.set("k", 1, timeout=0.5)
-    cache.incr_version("k")  # there a key with less than a second left was lost
-    assert 0 < cache.pttl("k", version=2) <= 500
+
+    def is_kept_for_its_last_second() -> bool:  # which there was lost
+        cache.set("k", 1, timeout=0.9)
+        cache.delete("k", version=2)
+        with contextlib.suppress(ValueError):  # the machine stopped for that second
+            cache.incr_version("k")
+        return 0 < cache.pttl("k", version=2) <= 900
+
+    eventually(is_kept_for_its_last_second)
 
 
 # -- ttl and its kin ---------------------------------------------------------------------------
 
 
 def test_ttl(cache: Any) -> None:
-    cache.set("k", 1, 10)
-    assert cache.ttl("k") == pytest.approx(10, abs=1)
-    assert cache.pttl("k") == pytest.approx(10_000, abs=500)
+    cache.set("k", 1, 100)
+    assert cache.ttl("k") == about(100)
+    assert cache.pttl("k") == about_ms(100_000)
     cache.set("k", 1, None)
     assert cache.ttl("k") is cache.pttl("k") is None
     assert cache.ttl("missing") == cache.pttl("missing") == 0
 
 
 def test_persist_expire_and_the_like(cache: Any) -> None:
-    cache.set("k", 1, timeout=20)
+    cache.set("k", 1, timeout=200)
     assert cache.persist("k") is True
     assert cache.ttl("k") is None
-    assert cache.expire("k", 20) is True
-    assert cache.ttl("k") == pytest.approx(20, abs=1)
-    assert cache.expire("k", timedelta(seconds=70)) is True
-    assert cache.ttl("k") == pytest.approx(70, abs=1)
-    assert cache.pexpire("k", 20_500) is True
-    assert cache.pttl("k") == pytest.approx(20_500, abs=500)
+    assert cache.expire("k", 100) is True
+    assert cache.ttl("k") == about(100)
+    assert cache.expire("k", timedelta(seconds=170)) is True
+    assert cache.ttl("k") == about(170)
+    assert cache.pexpire("k", 100_500) is True
+    assert cache.pttl("k") == about_ms(100_500)
     assert cache.expire_at("k", datetime.now(UTC) + timedelta(hours=1)) is True
-    assert cache.ttl("k") == pytest.approx(3600, abs=1)
+    assert cache.ttl("k") == about(3600)
     when = int((datetime.now(UTC) + timedelta(hours=2)).timestamp() * 1000)
     assert cache.pexpire_at("k", when) is True
-    assert cache.pttl("k") == pytest.approx(7_200_000, abs=500)
+    assert cache.pttl("k") == about_ms(7_200_000)
     assert cache.expire_at("k", datetime.now(UTC) - timedelta(hours=1)) is True
     assert cache.get("k") is None
     for gone in (cache.persist("k"), cache.expire("k", 5), cache.pexpire("k", 5)):
@@ -252,18 +280,18 @@ def test_persist_expire_and_the_like(cache: Any) -> None:
 def test_expire_without_saying_how_long_is_the_default(cache: Any) -> None:
     cache.set("k", 1, timeout=None)
     assert cache.expire("k", DEFAULT_TIMEOUT) is True
-    assert cache.ttl("k") == pytest.approx(300, abs=1)
+    assert cache.ttl("k") == about(300)
 
 
 def test_touch(cache: Any) -> None:
-    cache.set("k", 1, timeout=10)
-    assert cache.touch("k", 50) is True
-    assert cache.ttl("k") == pytest.approx(50, abs=1)
+    cache.set("k", 1, timeout=100)
+    assert cache.touch("k", 150) is True
+    assert cache.ttl("k") == about(150)
     assert cache.touch("k", None) is True
     assert cache.ttl("k") is None
     assert cache.touch("k", None) is True  # there PERSIST's answer, which is about the timeout
     assert cache.touch("k") is True
-    assert cache.ttl("k") == pytest.approx(300, abs=1)
+    assert cache.ttl("k") == about(300)
     assert cache.touch("k", 0) is True
     assert cache.get("k") is None
     assert cache.touch("k", None) is cache.touch("k", 5) is False
@@ -295,7 +323,7 @@ def test_delete_pattern(cache: Any) -> None:
 
 
 def test_a_prefix_with_a_colon_is_cut_off_whole_unlike_there(redis_server: Server) -> None:
-    cache = RedisCache(f"unix://{redis_server.path}", {"KEY_PREFIX": "a:b"})
+    cache = RedisCache(f"unix://{redis_server.path}", {"KEY_PREFIX": "a:b", "OPTIONS": PATIENT})
     cache.set("x", 1)
     assert cache.keys() == ["x"]  # there "1:x"
     cache.engine.topology.close()
@@ -305,16 +333,16 @@ def test_a_prefix_with_a_colon_is_cut_off_whole_unlike_there(redis_server: Serve
 
 
 def test_locks(cache: Any) -> None:
-    lock = cache.lock("foobar", timeout=10, sleep=0.01, blocking_timeout=0.01, thread_local=False)
+    lock = cache.lock("foobar", timeout=100, sleep=0.01, blocking_timeout=0.01, thread_local=False)
     assert lock.acquire(blocking=True) is True
     assert cache.lock("foobar").acquire(blocking=False) is False
     lock.release()
-    with cache.lock("foobar", version=2, timeout=5):
+    with cache.lock("foobar", version=2, timeout=50):
         assert cache.lock("foobar").acquire(blocking=False) is True
 
 
 def test_a_lock_may_be_released_in_another_thread(cache: Any) -> None:
-    lock = cache.lock("foobar", timeout=10)
+    lock = cache.lock("foobar", timeout=100)
     lock.acquire()
     thread = threading.Thread(target=lock.release)
     thread.start()

@@ -12,6 +12,7 @@ import pytest
 from nearcache.backends import RedisCache
 from nearcache.errors import EngineUnavailable
 from nearcache.memoize import Memoized, memoize
+from tests.backends.conftest import PATIENT
 from tests.redis.servers import Server, running
 
 
@@ -22,7 +23,9 @@ def server(redis_directory: Path) -> Iterator[Server]:
 
 
 def cache_of(server: Server, **options: Any) -> Any:
-    return RedisCache(f"unix://{server.path}", {"OPTIONS": {"breaker_pause": 0.05, **options}})
+    return RedisCache(
+        f"unix://{server.path}", {"OPTIONS": PATIENT | {"breaker_pause": 0.05, **options}}
+    )
 
 
 @pytest.mark.parametrize("extras", [{}, {"early": True, "stale": 60, "stale_on_error": 60}])
