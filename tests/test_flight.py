@@ -63,7 +63,7 @@ class Gate:
     def __call__(self) -> Any:
         self.calls += 1
         self.begun.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         if isinstance(self.value, Exception):
             raise self.value
         return self.value
@@ -74,9 +74,9 @@ def seated() -> int:
 
 
 @pytest.fixture(autouse=True)
-def _nobody_is_left_behind() -> Any:
+def _nobody_is_left_behind(eventually: Callable[..., None]) -> Any:
     yield
-    assert not flight_module._crews
+    eventually(lambda: not flight_module._crews)
 
 
 def test_threads_sleep_and_ask_the_store_nothing(
@@ -85,12 +85,12 @@ def test_threads_sleep_and_ask_the_store_nothing(
     compute = Gate({"a": [1]})
     with ThreadPoolExecutor(41) as pool:
         leader = pool.submit(cache.get_or_set, "k", compute)
-        assert compute.begun.wait(10)
+        assert compute.begun.wait(60)
         followers = [pool.submit(cache.get_or_set, "k", compute) for _ in range(40)]
         eventually(lambda: seated() == 40)
         asked = len(cache.engine.asked)
         compute.go_on.set()
-        values = [each.result(10) for each in [leader, *followers]]
+        values = [each.result(60) for each in [leader, *followers]]
     assert values == [{"a": [1]}] * 41
     assert len({id(value) for value in values}) == 41, "nobody shares an object with another"
     assert compute.calls == 1
@@ -108,7 +108,7 @@ def test_a_value_that_the_store_refuses_reaches_all_who_wait(
         callers = [pool.submit(cache.get_or_set, "k", compute) for _ in range(5)]
         eventually(lambda: seated() == 4)
         compute.go_on.set()
-        assert {each.result(10) for each in callers} == {"x" * 1000}
+        assert {each.result(60) for each in callers} == {"x" * 1000}
     assert compute.calls == 1
     assert cache.get("k") is None
 
@@ -120,13 +120,13 @@ def test_an_error_reaches_its_own_caller_only_and_the_next_one_leads(
     good.go_on.set()
     with ThreadPoolExecutor(6) as pool:
         leader = pool.submit(cache.get_or_set, "k", failing)
-        assert failing.begun.wait(10)
+        assert failing.begun.wait(60)
         followers = [pool.submit(cache.get_or_set, "k", good) for _ in range(5)]
         eventually(lambda: seated() == 5)
         failing.go_on.set()
         with pytest.raises(KeyError, match="database"):
-            leader.result(10)
-        assert [each.result(10) for each in followers] == ["value"] * 5
+            leader.result(60)
+        assert [each.result(60) for each in followers] == ["value"] * 5
     assert (failing.calls, good.calls) == (1, 1)
     assert (cache.counters.local_leads, cache.counters.local_follows) == (2, 4)
 
@@ -137,7 +137,7 @@ def test_the_wait_is_bounded_and_who_comes_later_begins_anew(
     stuck = Gate()
     with ThreadPoolExecutor(1) as pool:
         leader = pool.submit(cache.get_or_set, "k", stuck)
-        assert stuck.begun.wait(10)
+        assert stuck.begun.wait(60)
         assert cache.get_or_set("k", lambda: "mine", wait=0.02) == "mine"
         assert cache.counters.local_timeouts == 1
         cache.delete("k")
@@ -148,7 +148,7 @@ def test_the_wait_is_bounded_and_who_comes_later_begins_anew(
         assert cache.counters.local_timeouts == 1
         assert cache.counters.flight_timeouts == 1
         stuck.go_on.set()
-        assert leader.result(10) == "later", "add: what is there when he lands is the value"
+        assert leader.result(60) == "later", "add: what is there when he lands is the value"
 
 
 def test_a_computation_that_asks_for_its_own_key_does_not_wait_for_itself(cache: Any) -> None:
@@ -161,7 +161,7 @@ def test_a_computation_that_asks_for_its_own_key_does_not_wait_for_itself(cache:
 
         return str(await cache.aget_or_set("j", again))
 
-    assert asyncio.run(asyncio.wait_for(outer(), 10)) == "inner"
+    assert asyncio.run(asyncio.wait_for(outer(), 60)) == "inner"
 
 
 def test_a_plain_call_inside_the_loop_does_not_wait_for_the_loop_s_task(cache: Any) -> None:
@@ -178,7 +178,7 @@ def test_a_plain_call_inside_the_loop_does_not_wait_for_the_loop_s_task(cache: A
         leave.set()
         assert await task == "plain"
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_tasks_and_threads_of_one_process_are_one_crew(
@@ -195,10 +195,10 @@ def test_tasks_and_threads_of_one_process_are_one_crew(
 
     with ThreadPoolExecutor(2) as pool:
         leader = pool.submit(cache.get_or_set, "k", compute)
-        assert compute.begun.wait(10)
+        assert compute.begun.wait(60)
         follower = pool.submit(cache.get_or_set, "k", compute)
         assert asyncio.run(main()) == ["value"] * 20
-        assert {leader.result(10), follower.result(10)} == {"value"}
+        assert {leader.result(60), follower.result(60)} == {"value"}
     assert compute.calls == 1
 
 
@@ -274,7 +274,7 @@ def test_a_cancelled_follower_leaves_and_one_who_was_just_handed_the_lead_hands_
             await first
         return await third
 
-    assert asyncio.run(asyncio.wait_for(main(), 10)) == "new"
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == "new"
 
 
 def test_a_leader_whose_loop_was_closed_costs_a_bounded_wait(cache: Any) -> None:
@@ -294,7 +294,7 @@ def test_a_leader_whose_loop_was_closed_costs_a_bounded_wait(cache: Any) -> None
     assert begun.is_set()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(cache.get_or_set, "k", lambda: "mine", wait=0.05)
-        assert waiting.result(10) == "mine"
+        assert waiting.result(60) == "mine"
     abandoned.cancel()
     with pytest.raises(asyncio.CancelledError):
         loop.run_until_complete(abandoned)
@@ -324,7 +324,7 @@ def test_a_leader_waits_for_the_other_process_and_takes_its_value(
         eventually(lambda: flight_module._crews)
         engine.set(b"value", b"theirs", None)
         engine.lock_release(b"k", token)
-        assert joined.result(10) == b"theirs"
+        assert joined.result(60) == b"theirs"
     run(ours.leave(b"theirs"), engine, SystemClock())
     assert engine.lock_acquire(b"k", 1000), "the lock is free"
 
@@ -363,27 +363,34 @@ def test_a_forked_child_does_not_wait_for_its_parent_s_threads(cache: Any) -> No
     compute = Gate()
     with ThreadPoolExecutor(1) as pool:
         leader = pool.submit(cache.get_or_set, "k", compute)
-        assert compute.begun.wait(10)
+        assert compute.begun.wait(60)
         pid = os.fork()
         if not pid:
             os._exit(bool(flight_module._crews))
         assert os.waitpid(pid, 0)[1] == 0
         compute.go_on.set()
-        leader.result(10)
+        leader.result(60)
 
 
 def test_greenlets_sleep_and_the_loop_goes_on() -> None:
     code = """
     from gevent import monkey; monkey.patch_all()
-    import gevent
+    import gevent, gevent.event
     import tests.conftest
+    from nearcache import flight
     from tests.backends.classes import MemoryCache
     cache = MemoryCache("flight", {})
-    calls, ticks = [], []
+    calls, ticks, go_on = [], [], gevent.event.Event()
     def compute():
         calls.append(1)
-        gevent.sleep(0.3)  # until all have come, on a busy machine too
+        assert go_on.wait(60)
         return "value"
+    def until(condition):
+        with gevent.Timeout(60):
+            while not condition():
+                gevent.sleep(0.001)
+    def seated():
+        return sum(len(crew.seats) for crew in flight._crews.values())
     def tick():
         while True:
             ticks.append(1)
@@ -391,20 +398,23 @@ def test_greenlets_sleep_and_the_loop_goes_on() -> None:
     ticker = gevent.spawn(tick)
     jobs = [gevent.spawn(cache.get_or_set, "k", compute) for _ in range(500)]
     killed = gevent.spawn(cache.get_or_set, "k", compute)
-    gevent.sleep(0.01)
+    until(lambda: seated() == 500)
     killed.kill()
+    until(lambda: len(ticks) > 5)
+    go_on.set()
     gevent.joinall(jobs, raise_error=True)
     assert {job.value for job in jobs} == {"value"}
     # Behind a request as well: a greenlet computes, the others go on with what is stale.
     cache.get_or_set("s", lambda: "old", 0.01, stale=60)
     gevent.sleep(0.02)
     calls.clear()
+    go_on.clear()
     assert {cache.get_or_set("s", compute, 10, stale=60) for _ in range(50)} == {"old"}
-    gevent.sleep(0.5)
-    assert cache.get("s") == "value", cache.get("s")
-    print(len(calls), cache.counters.local_follows, len(ticks) > 5)
+    go_on.set()
+    until(lambda: cache.get("s") == "value")
+    print(len(calls), cache.counters.local_follows)
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=180
     )
-    assert done.stdout.split() == ["1", "499", "True"], done.stderr
+    assert done.stdout.split() == ["1", "499"], done.stderr

@@ -41,11 +41,11 @@ def _caches(private_path: Path) -> Iterator[None]:
 def excludes(first: Callable[[], Any], second: Callable[[], Any]) -> bool:
     """Whether ``second``, locked with ``wait=0``, is refused while ``first`` is inside."""
     inside, leave = threading.Event(), threading.Event()
-    probe.hook = lambda: (inside.set(), leave.wait(10))
+    probe.hook = lambda: (inside.set(), leave.wait(60))
     thread = threading.Thread(target=first)
     thread.start()
     try:
-        assert inside.wait(10)
+        assert inside.wait(60)
         probe.hook = lambda: None
         try:
             second()

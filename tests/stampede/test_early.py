@@ -63,7 +63,7 @@ def test_forty_callers_compute_early_once_and_the_others_go_on(
             clock.advance_ms(1 * S)
         else:
             entered.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
         return f"value {len(calls)}"
 
     cache.get_or_set("k", compute, 100, early=True)
@@ -72,7 +72,7 @@ def test_forty_callers_compute_early_once_and_the_others_go_on(
         target=cache.get_or_set, args=("k", compute, 100), kwargs={"early": 1}
     )
     leader.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     others = {cache.get_or_set("k", compute, 100, early=True) for _ in range(39)}
     leave.set()
     leader.join()

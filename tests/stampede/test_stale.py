@@ -37,13 +37,13 @@ def test_everybody_gets_the_stale_value_while_one_computes(
         calls.append(threading.current_thread().name)
         if len(calls) > 1:
             entered.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
         return f"value {len(calls)}"
 
     cache.get_or_set("k", compute, 10, stale=60)
     clock.advance_ms(11 * S)
     assert cache.get_or_set("k", compute, 10, stale=60) == "value 1"
-    assert entered.wait(10)
+    assert entered.wait(60)
     assert {cache.get_or_set("k", compute, 10, stale=60) for _ in range(40)} == {"value 1"}
     leave.set()
     eventually(lambda: cache.get("k") == "value 2")
