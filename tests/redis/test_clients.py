@@ -38,12 +38,13 @@ def sentinels(redis_directory: Path) -> Iterator[Sentinels]:
 
 
 def cluster_target(cluster: ClusterServers, **fields: Any) -> Target:
-    defaults = {"pool_connections": 2, "read_timeout_s": 5.0}
+    defaults = {"pool_connections": 2, "pool_timeout_s": 60.0, "read_timeout_s": 20.0}
     return Target(kind="cluster", addresses=cluster.addresses, **(defaults | fields))
 
 
 def sentinel_target(sentinels: Sentinels, **fields: Any) -> Target:
     defaults = {"sentinel_service": SERVICE, "sentinel_password": "secret", "database": 1}
+    defaults["read_timeout_s"] = 20.0
     return Target(kind="sentinel", addresses=sentinels.addresses, **(defaults | fields))
 
 
@@ -99,12 +100,15 @@ def test_a_cluster_whose_connections_are_all_taken_says_so(cluster: ClusterServe
     async def main() -> None:
         client = clients.aclient(cluster_target(cluster, pool_timeout_s=0.05))
         await client.get("key")
-        waiting = [asyncio.create_task(client.blpop(["list"], timeout=1)) for _ in range(2)]
+        waiting = [asyncio.create_task(client.blpop(["list"], timeout=90)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(redis.ConnectionError) as caught:
             await client.get("key")
         assert isinstance(caught.value, errors.PoolTimeout)
-        assert await asyncio.gather(*waiting) == [None, None]
+        redis_py = clients.client(cluster_target(cluster))
+        redis_py.rpush("list", "a", "b")
+        popped = await asyncio.gather(*waiting)
+        assert sorted(map(tuple, popped)) == [(b"list", b"a"), (b"list", b"b")]
         await client.get("key")
 
     asyncio.run(main())
@@ -164,9 +168,11 @@ from nearcache.engines.redis import clients
 from nearcache.engines.redis.target import Address, Target
 addresses = tuple(Address(host="127.0.0.1", port=int(port)) for port in sys.argv[2:])
 target = Target(kind=sys.argv[1], addresses=addresses, sentinel_service="mine",
-                sentinel_password="secret" if sys.argv[1] == "sentinel" else None)
+                sentinel_password="secret" if sys.argv[1] == "sentinel" else None,
+                read_timeout_s=20)
 clients.client(target).get("key")
 async def main():
+    asyncio.get_running_loop().slow_callback_duration = 600  # -X dev tells of a slow host
     await clients.aclient(target).get("key")
 asyncio.run(main())
 """

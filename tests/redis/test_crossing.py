@@ -19,7 +19,7 @@ SECONDS = 5
 def torture(mode: str, server: Server) -> dict[str, Any]:
     command = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning"]
     command += ["-m", "tests.redis.crossing", mode, str(server.port), server.path, str(SECONDS)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 

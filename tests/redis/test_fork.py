@@ -29,7 +29,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"
 
 @pytest.fixture
 def line(server: Server) -> Iterator[SharedLine]:
-    made = SharedLine(Target(read_timeout_s=5.0), Address(path=server.path))
+    made = SharedLine(
+        Target(read_timeout_s=20.0, connect_timeout_s=20.0), Address(path=server.path)
+    )
     yield made
     made.close()
 
@@ -88,7 +90,7 @@ def test_tls_is_not_ended_by_a_child(
     files, port = certificate(tmp_path_factory.mktemp("tls")), free_port()
     with running(redis_directory, "--tls-port", str(port), *files.server_arguments):
         trust = (("ssl_ca_certs", str(files.cert)),)
-        target = Target(tls=True, connection_kwargs=trust, read_timeout_s=5.0)
+        target = Target(tls=True, connection_kwargs=trust, read_timeout_s=20.0)
         line = SharedLine(target, Address(host="127.0.0.1", port=port))
         mine = client_id(line)
         in_child(lambda: check_differs(line, mine))
@@ -147,7 +149,7 @@ def test_a_fork_from_a_thread(line: SharedLine) -> None:
 def test_lines_may_be_state_of_the_process(server: Server) -> None:
     """``once`` keeps them over a fork, and they renew themselves."""
     key = ("line", server.path)
-    line = once(key, lambda: SharedLine(Target(), Address(path=server.path)))
+    line = once(key, lambda: SharedLine(Target(read_timeout_s=20.0), Address(path=server.path)))
     mine = client_id(line)
 
     def check() -> None:
@@ -169,7 +171,7 @@ def test_a_fork_under_gevent(server: Server) -> None:
     from nearcache.engines.redis.topology import ONCE, READ
     from nearcache.errors import ConnectionFailed
 
-    line = SharedLine(Target(read_timeout_s=5.0), Address(path=sys.argv[1]))
+    line = SharedLine(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
     mine = line.ask(pack(b"CLIENT", b"ID"))
     parent = os.getpid()
     ends = []
@@ -187,19 +189,19 @@ def test_a_fork_under_gevent(server: Server) -> None:
     greenlets = [gevent.spawn(work, number) for number in range(20)]
     while len(line._station.queue) < 19:
         gevent.sleep(0.001)
-    other = SharedLine(Target(), Address(path=sys.argv[1]))
+    other = SharedLine(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
     child = os.fork()
     if not child:
         theirs = line.ask(pack(b"CLIENT", b"ID"))
         assert theirs != mine
         assert line.ask(pack(b"ECHO", b"child")) == b"child"
-        gevent.joinall(greenlets, timeout=5)
+        gevent.joinall(greenlets, timeout=60)
         assert ends == ["failed"] * 20, ends
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert ends == [], ends
     other.ask(pack(b"RPUSH", b"list", b"go"))
-    gevent.joinall(greenlets, timeout=5)
+    gevent.joinall(greenlets, timeout=60)
     assert ends == ["right"] * 20, ends
     assert line.ask(pack(b"CLIENT", b"ID")) == mine
     print("done")
@@ -216,18 +218,18 @@ def test_a_fork_under_gevent_while_a_connection_is_made(server: Server) -> None:
     from nearcache.engines.redis.target import Address, Target
     from nearcache.errors import ConnectionFailed
 
-    line = SharedLine(Target(read_timeout_s=5.0), Address(path=sys.argv[1]))
+    line = SharedLine(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
     server = int(sys.argv[2])
     os.kill(server, signal.SIGSTOP)
     asking = gevent.spawn(line.ask, pack(b"ECHO", b"x"))
     gevent.sleep(0.05)  # it has said hello, and waits
     child = os.fork()
     if not child:
-        asking.join(timeout=2)
+        asking.join(timeout=60)
         os._exit(0 if isinstance(asking.exception, ConnectionFailed) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.kill(server, signal.SIGCONT)
-    assert asking.get(timeout=5) == b"x"
+    assert asking.get(timeout=60) == b"x"
     print("done")
     """
     run(script, server)
@@ -240,7 +242,7 @@ def run(script: str, server: Server) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     server.resume()
     assert done.stdout == "done\n", done.stderr[-3000:]

@@ -34,7 +34,9 @@ def run(request: pytest.FixtureRequest, one_of_each: Server, asker: Callable[[An
     one_of_each.ask("SCRIPT", "FLUSH")
     protocol, parser = request.param
     where = (Address(path=one_of_each.path),)
-    topology = Standalone(Target(addresses=where, protocol=protocol, parser=parser))
+    topology = Standalone(
+        Target(addresses=where, protocol=protocol, parser=parser, read_timeout_s=20.0)
+    )
     engine: Any = RedisEngine(topology)
     engine.close = topology.close
     return asker(engine).run

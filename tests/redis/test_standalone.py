@@ -18,7 +18,9 @@ Ask = Callable[[Any], Plain]
 
 
 def open_one(server: Server, **fields: Any) -> Standalone:
-    return Standalone(Target(addresses=(Address(path=server.path),), **fields))
+    return Standalone(
+        Target(addresses=(Address(path=server.path),), **{"read_timeout_s": 20.0} | fields)
+    )
 
 
 def test_the_methods_are_the_line_s_own(server: Server) -> None:
