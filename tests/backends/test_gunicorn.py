@@ -34,7 +34,7 @@ cache.set("requests", 0)  # in the master, before it forks
 def view(request):
     # A worker of gevent's was patched after all this was imported.
     assert cache.get_or_set(f"of {{os.getpid()}}", os.getpid) == os.getpid()
-    with cache.lock("view", timeout=5, wait=5):
+    with cache.lock("view", timeout=60, wait=60):
         return HttpResponse(f"{{os.getpid()}} {{cache.incr('requests')}}")
 
 urlpatterns = [path("", view)]
@@ -44,12 +44,12 @@ application = get_wsgi_application()
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(10)
+        self.sock.settimeout(60)
         self.sock.connect(str(self._path))
 
 
@@ -89,11 +89,11 @@ def site(
     command += ["--graceful-timeout", "2"]
     command += ["--no-control-socket"] if has_control_socket() else []
     process = subprocess.Popen([*command, "site_app"], cwd=private_path, start_new_session=True)
-    eventually(lambda: answers(address), 60)
-    yield address
-    os.killpg(process.pid, signal.SIGTERM)
     try:
-        process.wait(15)
+        eventually(lambda: answers(address))
+        yield address
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
     finally:
         # Nobody stays behind, however a worker takes its end.
         with contextlib.suppress(ProcessLookupError):
@@ -114,6 +114,6 @@ def test_all_workers_count_in_one_cache(site: Path, eventually: Callable[..., No
         seen.extend(ask(site) for _ in range(20))
         return len({pid for pid, _ in seen}) > 1
 
-    eventually(several_workers_answered, 60)
+    eventually(several_workers_answered)
     counts = [count for _, count in seen]
     assert counts == list(range(counts[0], counts[0] + len(seen)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,9 +26,10 @@ from nearcache.errors import (
     ServerNotReady,
 )
 from nearcache.outage import Outage
+from tests.backends.conftest import PATIENT
 from tests.redis.servers import Server, running
 
-FAST = {"breaker_pause": 0.05, "connect_timeout": 1, "read_timeout": 1}
+FAST = PATIENT | {"breaker_pause": 0.05}
 Make = Callable[..., Any]
 
 
@@ -304,25 +304,23 @@ def test_a_server_that_answers_that_it_cannot_is_not_said_to_be_silent(
     assert "server does not serve: until it does, reads miss" in _told(caplog)[0]
 
 
-def test_a_call_during_an_outage_takes_microseconds(make: Make, server: Server) -> None:
-    cache = make(on_error="miss", breaker_pause=30)
+def test_a_call_during_an_outage_asks_nobody(make: Make, server: Server) -> None:
+    cache = make(on_error="miss", breaker_pause=3600)
     cache.set("k", 1)
     server.kill()
-    raising = make(breaker_pause=30)
+    raising = make(breaker_pause=3600)
     for _ in range(5):
         cache.get("k")
     with pytest.raises(CircuitOpen):
         raising.get("k")
-    best_s = min(_time_of(lambda: cache.get("k")) for _ in range(20))
-    # The aim is 20 us on an idle machine; a timeout would be 50,000 times that.
-    assert best_s < 100e-6
-
-
-def _time_of(call: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    for _ in range(50):
-        call()
-    return (time.perf_counter() - began) / 50
+    server.start()
+    server.wait_ready()
+    with server.client() as client:
+        client.set(":1:k", 1)
+        before = client.info("stats")["total_connections_received"]
+        # So no call waits for a timeout, nor for a connection.
+        assert [cache.get("k") for _ in range(50)] == [None] * 50
+        assert client.info("stats")["total_connections_received"] == before
 
 
 def test_a_session_is_not_tried_ten_thousand_times(server: Server) -> None:
@@ -384,8 +382,11 @@ def test_parent_and_child_of_a_fork_have_connections_of_their_own(make: Make) ->
     cache.set("k", "parent")
     child = os.fork()
     if child == 0:
-        ok = all(cache.get("k") == "parent" for _ in range(200))
-        os._exit(0 if ok else 1)
+        ok = False
+        try:
+            ok = all(cache.get("k") == "parent" for _ in range(200))
+        finally:
+            os._exit(0 if ok else 1)
     cache.set("n", 5)
     assert all(cache.get("k") == "parent" for _ in range(200))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -76,7 +76,7 @@ def _class(name: str, base: dict[str, Any], other: dict[str, Any]) -> type:
 
 
 # Thirty processes on a busy machine: what is tested here is not how fast it is.
-PATIENT = {"SOCKET_TIMEOUT": 20, "SOCKET_CONNECT_TIMEOUT": 20}
+PATIENT = {"SOCKET_TIMEOUT": 60, "SOCKET_CONNECT_TIMEOUT": 60}
 _databases = itertools.count()
 
 

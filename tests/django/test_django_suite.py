@@ -62,6 +62,7 @@ def runs(
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(running(redis_directory, "--databases", "100"))
         cluster = stack.enter_context(running_cluster(redis_directory))
+        cluster.wait_for_the_slow()
         nodes = ",".join(map(str, cluster.addresses))
         places = {"path": server.path, "cluster": f"redis+cluster://{nodes}"}
         started = {
@@ -109,7 +110,7 @@ def _start(
 
 @pytest.mark.parametrize("run", [*RUNS, "redis"])
 def test_django_s_own_suite_passes(run: str, runs: dict[str, subprocess.Popen[str]]) -> None:
-    output, _ = runs[run].communicate(timeout=300)
+    output, _ = runs[run].communicate(timeout=600)
     assert runs[run].returncode == 0, output[-8000:]
     assert "skipped" not in output, output[-2000:]
     # 54 in BaseCacheTests of Django 5.2, less the three about culling; in each cell.

@@ -21,6 +21,13 @@ PRELUDE = f"""
 import os, random, signal, sys, threading, time
 from nearcache.backends import SharedMemoryCache
 from tests.torture import values
+from nearcache.errors import EngineBusy
+def again(call, *arguments):
+    while True:
+        try:
+            return call(*arguments)
+        except EngineBusy:  # nothing was done: somebody was stopped inside
+            pass
 def open_cache():
     return SharedMemoryCache(sys.argv[1], {{"OPTIONS": {{"size": "{SIZE}"}}}})
 """
@@ -73,7 +80,7 @@ def start(location: str) -> Iterator[Start]:
 def run(start: Start) -> Callable[..., str]:
     """What such a process printed; it must end well."""
 
-    def run_one(code: str, *more: str, seconds: float = 120) -> str:
+    def run_one(code: str, *more: str, seconds: float = 300) -> str:
         process = start(code, *more)
         out, err = process.communicate(timeout=seconds)
         assert process.returncode == 0, f"ended with {process.returncode}: {err}"

@@ -33,7 +33,7 @@ def test_a_fork_storm_leaves_the_cache_whole(cache: Any, run: Run) -> None:
             key = f"child{number}-{sequence}"
             cache.set(key, values.make(key, number, sequence, 5000))
             values.read("parent", cache.get("parent"))
-            cache.engine.incr(b"counted", 1)
+            again(cache.engine.incr, b"counted", 1)
         os._exit(0)
     cache = open_cache()
     cache.set("parent", values.make("parent", 0, 0, 1000), None)
@@ -42,7 +42,10 @@ def test_a_fork_storm_leaves_the_cache_whole(cache: Any, run: Run) -> None:
     for number in range(FORKS):
         pid = os.fork()
         if not pid:
-            child(number)
+            try:
+                child(number)
+            finally:
+                os._exit(1)
         running.append(pid)
         if number % 5 == 0:
             time.sleep(random.random() * 0.005)  # until somewhere in its work
@@ -134,7 +137,10 @@ def test_openers_that_are_killed_while_they_make_the_file_leave_one_good_file(
         for number in range(4):
             pid = os.fork()
             if not pid:
-                opener(base, number)
+                try:
+                    opener(base, number)
+                finally:
+                    os._exit(1)
             pids.append(pid)
         for pid in pids[:2]:
             time.sleep(random.random() * 0.004)  # until somewhere in its work

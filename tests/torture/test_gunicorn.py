@@ -24,7 +24,7 @@ need_package("gunicorn")
 
 Eventually = Callable[..., None]
 
-KEYS = 200
+KEYS = 50
 WORKERS = 4
 KILLS = 12
 RELOADS = 3
@@ -158,7 +158,8 @@ def test_reloads_and_kills_under_load_give_no_wrong_answer_and_keep_the_cache_wa
     assert sum(client.hits for client in clients) > before // 2
     everybody = seen | site.workers() | set().union(*(client.pids for client in clients))
     assert site.end() == 0, site.log.read_text()
-    assert [pid for pid in everybody if is_ours(pid, site)] == []
+    # Whoever was orphaned at the end is reaped by somebody else.
+    eventually(lambda: not [pid for pid in everybody if is_ours(pid, site)])
 
 
 def kill_one(site: Site, eventually: Eventually) -> set[int]:

@@ -17,7 +17,7 @@ import pytest
 from nearcache.errors import EngineBusy
 from tests.torture.conftest import Start, line
 
-SLACK_S = 2.0  # of a crowded machine
+SLACK_S = 10.0  # of a crowded machine; the owner is stopped for good
 WRITER = """
 engine = open_cache().engine
 value = bytes(engine.max_item_bytes - 100)
@@ -135,11 +135,19 @@ def test_all_is_as_before_when_the_owner(
 ) -> None:
     engine.set(b"changed", b"refused", None)
     os.kill(owner.pid, end)
-    give_up_at = time.monotonic() + 10
+    give_up_at = time.monotonic() + 60
     while not engine.set(b"changed", b"new", None):
         assert time.monotonic() < give_up_at
     assert engine.get(b"changed") == b"new"
-    assert engine.incr(b"counter", 1) == 8
+    assert incremented(engine, give_up_at) == 8
     owner.kill()
     owner.wait()
     assert engine.check() == []
+
+
+def incremented(engine: Any, give_up_at: float) -> Any:
+    while True:
+        try:
+            return engine.incr(b"counter", 1)
+        except EngineBusy:  # the machine does not run an owner that goes on
+            assert time.monotonic() < give_up_at
