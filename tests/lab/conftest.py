@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -76,6 +78,13 @@ def make_run_tiny() -> RunTiny:
 @pytest.fixture
 def run_tiny() -> RunTiny:
     return make_run_tiny()
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory for servers: the path of a unix socket may have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="nc-") as name:
+        yield Path(name)
 
 
 @pytest.fixture

@@ -124,10 +124,10 @@ def test_the_proof_names_the_class_that_was_drilled(sample: Sample) -> None:
 
 
 def test_a_fault_that_has_no_effect_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("redis-server")
-    setup = Setup(DRILL.candidates[0], "", {}, str(tmp_path), "n", 1, "", cpu=0)
+    setup = Setup(DRILL.candidates[0], "", {}, str(short_path), "n", 1, "", cpu=0)
     subject = DrillSubject(setup)
     with OwnServer(setup, "redis") as server:
         subject.server = server

@@ -40,14 +40,14 @@ def setup_for(directory: Path, name: str = "plain", **binaries: str) -> Setup:
 
 
 @pytest.fixture(params=["system", "newer"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OwnServer]:
+def server(request: pytest.FixtureRequest, short_path: Path) -> Iterator[OwnServer]:
     need("redis-server")
     binaries = {}
     if request.param == "newer":
         if not NEWER.exists():
             missing("there is no newer server; `make newer-redis`")
         binaries = {"redis": str(NEWER)}
-    with OwnServer(setup_for(tmp_path, **binaries), "redis") as own:
+    with OwnServer(setup_for(short_path, **binaries), "redis") as own:
         yield own
 
 
@@ -94,10 +94,10 @@ def test_buckets_follow_the_limit_of_the_server(size: str, fields: int) -> None:
 
 @pytest.mark.usefixtures("few_ids")
 def test_a_layout_that_is_kept_otherwise_than_the_limits_imply_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("redis-server")
-    subject = HashesSubject(setup_for(tmp_path, "bucket-limit+1"))
+    subject = HashesSubject(setup_for(short_path, "bucket-limit+1"))
     subject.begin()
     assert subject.bucket == subject.limits.entries + 1
     # Planted: somebody believes that the limit is higher than it is.
@@ -108,10 +108,10 @@ def test_a_layout_that_is_kept_otherwise_than_the_limits_imply_is_refused(
 
 @pytest.mark.usefixtures("few_ids")
 def test_a_value_that_is_not_what_was_stored_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("redis-server")
-    subject = HashesSubject(setup_for(tmp_path, "bucket-10"))
+    subject = HashesSubject(setup_for(short_path, "bucket-10"))
     subject.begin()
     read = subject_module.Layout.read
 

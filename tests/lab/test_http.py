@@ -263,7 +263,7 @@ def test_a_missing_program_is_a_line_with_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_nothing_is_left_when_the_worker_is_killed(
-    tmp_path: Path, eventually: Callable[[Callable[[], object]], None]
+    short_path: Path, eventually: Callable[[Callable[[], object]], None]
 ) -> None:
     need("nginx")
     script = """
@@ -278,7 +278,7 @@ with subject("uwsgi-cache") as made:
 """
     worker = subprocess.Popen(
         [sys.executable, "-c", script, str(Path(__file__).parents[2])],
-        stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(short_path)},
     )  # fmt: skip
     with worker:
         assert worker.stdout

@@ -12,6 +12,7 @@ from nearcache.lab.model import NO_PAYLOAD, Candidate, Plan
 from nearcache.lab.proofs.proof import TreatmentNotApplied
 from nearcache.lab.runs.driver import measure
 from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runs.messages import Setup
 from nearcache.lab.sample import Sample
 from nearcache.lab.subjects.forked import Forked, ForkFailed, Silent, Teller
 from nearcache.lab.subjects.lock_rules import (
@@ -24,8 +25,17 @@ from nearcache.lab.subjects.lock_rules import (
     TWO_LOCKS,
     UNTOLD,
 )
+from nearcache.lab.subjects.lock_tasks import MOST_KEPT_OUT_S, PARTS, comes_in
 from nearcache.lab.subjects.lockers import prove_redis_lock
-from nearcache.lab.subjects.locks import covered, most_at_once, phases_of, shape
+from nearcache.lab.subjects.locks import (
+    ATTEMPTS,
+    LockSubject,
+    TwoInside,
+    covered,
+    most_at_once,
+    phases_of,
+    shape,
+)
 from nearcache.lab.views import Table
 from nearcache.lab.views.locks import views
 from tests.needs import need_package
@@ -164,6 +174,43 @@ def test_a_lock_that_is_set_otherwise_than_ordered_is_no_proof() -> None:
     with pytest.raises(TreatmentNotApplied, match=r"polls every 0\.01 s with a timeout of 5"):
         prove_redis_lock(Lock(), sleep_s=0.1, timeout_s=None)
     assert prove_redis_lock(Lock(), 0.01, 5)["timeout"] == "5 s"
+
+
+class Follower:
+    """Says what going in takes, and is not heard for so many parts of the time it is given."""
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+        self.waits: list[float] = []
+
+    def hear(self, timeout_s: float) -> int:
+        self.waits.append(timeout_s)
+        if 1 < len(self.waits) <= 1 + self.parts:
+            raise Silent("nothing heard")
+        return 10**9  # it took a second: its machine stood still
+
+
+def test_who_comes_in_when_the_machine_goes_on_has_come_in_and_nobody_waits_for_ever() -> None:
+    late, never = Follower(PARTS - 1), Follower(PARTS)
+    assert comes_in(late)  # type: ignore[arg-type]
+    assert not comes_in(never)  # type: ignore[arg-type]
+    for follower in (late, never):
+        assert sum(follower.waits[1:]) == pytest.approx(MOST_KEPT_OUT_S)
+        assert len(follower.waits) == 1 + PARTS
+
+
+@pytest.mark.parametrize("times", [0, ATTEMPTS - 1, ATTEMPTS])
+def test_a_lock_is_called_broken_only_if_it_is_each_time(
+    monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    subject = LockSubject(Setup(faulty("flock"), "", {}, "/nonexistent", "n", 1, "", cpu=0))
+    broken = iter(["a second one came in"] * times + [""])
+    monkeypatch.setattr(subject, "_broken_exclusion", lambda _name: next(broken))
+    if times < ATTEMPTS:
+        subject._prove_exclusion()
+        return
+    with pytest.raises(TwoInside, match="a second one came in"):
+        subject._prove_exclusion()
 
 
 def test_turns_are_counted_by_when_they_ended() -> None:
