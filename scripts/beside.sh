@@ -59,7 +59,7 @@ own_apt() {
 fetch() { # MIRROR SUITE PACKAGE...
   printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$1" "$2" >"$work/etc/sources.list"
   shift 2
-  own_apt update && (cd "$work/debs" && own_apt download "$@")
+  own_apt update && (cd "$work/debs" && again own_apt download "$@")
 }
 
 unpack() { # PROGRAM

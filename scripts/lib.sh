@@ -6,6 +6,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf '== %s\n' "$*"; }
 fail() { printf 'nearcache: %s\n' "$*" >&2; exit 2; }
 
+# again COMMAND...: up to three times. A mirror may be out for a moment, a download break off.
+again() {
+  "$@" || { sleep 5; "$@"; } || { sleep 20; "$@"; }
+}
+
+# apt_get WORDS...: waits for another apt that is at work, asks mirrors again.
+apt_get() { apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 "$@"; }
+
+update_and_install() {
+  apt_get update && apt_get install -y --no-install-recommends "$@"
+}
+
 # apt_install PACKAGE...: installs them if this is root on a system with apt; else says what to do.
 apt_install() {
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
@@ -15,7 +27,7 @@ apt_install() {
   export DEBIAN_FRONTEND=noninteractive
   local log
   log=$(mktemp)
-  if ! { apt-get update && apt-get install -y --no-install-recommends "$@"; } >"$log" 2>&1; then
+  if ! again update_and_install "$@" >"$log" 2>&1; then
     tail -n 5 "$log" >&2
     rm -f "$log"
     fail "apt-get could not install: $*"
@@ -28,7 +40,7 @@ apt_candidate() {
   command -v apt-cache >/dev/null || return 0
   # A bare machine's lists are empty until the first update.
   if [ "$(id -u)" = 0 ] && [ -z "$(ls -A /var/lib/apt/lists 2>/dev/null)" ]; then
-    apt-get update >/dev/null 2>&1 || true
+    again apt_get update >/dev/null 2>&1 || true
   fi
   apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ && $2 != "(none)" {print $2}'
 }
