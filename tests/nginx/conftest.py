@@ -124,6 +124,13 @@ def has_open(pid: int, path: Path) -> bool:
     return any(os.path.samestat(wanted, each) for each in opened)
 
 
+def title_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
+        return b""
+
+
 @contextmanager
 def reserved_port() -> Iterator[int]:
     """A port that nobody else is given, and only a server that says SO_REUSEADDR can listen on.
@@ -184,15 +191,20 @@ class Nginx:
     def reopen(self, log: Path) -> None:
         """Has the logs opened anew, and waits for the worker: it is later than the master."""
         self.process.send_signal(signal.SIGUSR1)
-        assert wait_for(lambda: has_open(self._worker(), log)), self.errors
+        assert wait_for(lambda: has_open(self.child(b"worker"), log)), self.errors
 
-    def _worker(self) -> int:
-        """The process that answers and logs; the others look after the cache."""
-        master = self.process.pid
-        children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-        titles = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
-        (worker,) = (pid for pid, title in titles.items() if b"worker process" in title)
-        return worker
+    def child(self, title: bytes) -> int:
+        """Its ``worker``, which answers and logs, or its ``cache manager``, which comes later."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        found: list[int] = []
+
+        def is_there() -> bool:
+            pids = map(int, children.read_text().split())
+            found[:] = [pid for pid in pids if title + b" process" in title_of(pid)]
+            return len(found) == 1
+
+        assert wait_for(is_there), f"no {title!r}"
+        return found[0]
 
     @property
     def errors(self) -> str:

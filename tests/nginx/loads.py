@@ -7,10 +7,14 @@ machine delays it for all of them, and they still have one load.
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Sequence
 from http.client import HTTPConnection
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, Self
 
 from .conftest import PATIENCE_S
 
@@ -42,6 +46,64 @@ def wait_for_turn() -> None:
 def is_calm() -> bool:
     """Is this a moment at which nobody asks?"""
     return not CALM[0] - 0.05 <= time.time() % 1 <= CALM[1]
+
+
+class Look(NamedTuple):
+    due: float
+    late_s: float
+    switches: int  # so often it had gone to sleep
+
+
+class Turns:
+    """``with Turns(manager) as turns:`` looks whether a manager wakes only while nobody asks.
+
+    A busy machine wakes it later each time, at last among the requests: which of them come
+    before it is then in no log.
+    """
+
+    EDGES = (CALM[0] - 0.05, CALM[1])
+    LATE_S = 0.05
+    IDLE_S = 10  # the first sleep, of a manager that finds nothing to do
+
+    def __init__(self, manager: int) -> None:
+        self._status = Path(f"/proc/{manager}/status")
+        self._looks: list[Look] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def are_modelled(self, first: float) -> bool:
+        """Did it wake when the model has it, of a log whose first request began then?"""
+        looks = self._looks
+        return all(each.late_s < self.LATE_S for each in looks) and all(
+            (a.switches != b.switches) == (self._turns(a.due, first) != self._turns(b.due, first))
+            for a, b in pairwise(looks)
+        )
+
+    def _turns(self, at: float, first: float) -> int:
+        return max(0, int(at - first - self.IDLE_S + 1))
+
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            now = time.time()
+            second = int(now)
+            due = min(
+                s + edge for s in (second, second + 1) for edge in self.EDGES if s + edge > now
+            )
+            time.sleep(due - now)
+            late_s = time.time() - due
+            found = re.search(
+                r"^voluntary_ctxt_switches:\s+(\d+)", self._status.read_text(), re.MULTILINE
+            )
+            assert found
+            self._looks.append(Look(due, late_s, int(found[1])))
 
 
 def ask_all(ports: Sequence[int], target: str) -> None:

@@ -170,7 +170,11 @@ def test_a_terminal_shows_how_far_the_replays_are(log: Path, tmp_path: Path) -> 
         "--inactive-now", "1d", "--ttl-now", "60s", "--curves",
     ]  # fmt: skip
     output = tmp_path / "output"
-    with output.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=theirs):
+    environment = {**os.environ, "TERM": "xterm"}
+    with (
+        output.open("wb") as file,
+        subprocess.Popen(command, stdout=file, stderr=theirs, env=environment),
+    ):
         os.close(theirs)
         shown = read_terminal(ours)
     assert "replaying" in shown

@@ -6,7 +6,8 @@ protocol. They differ in one rule each and get the same requests at the same mom
 logs. That they had one load is judged by their own logs: on a machine so busy that they had
 not, it is tried again.
 
-That the model gives what an nginx logged, under its own rules, must hold for any load.
+So must the model give what each nginx itself logged; where a manager removes entries, only if it
+woke when it does on a machine that is not busy.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from nearcache.nginx.whatif.rules import Change, Subject, today_of
 from tests.needs import missing
 
 from .conftest import Nginx, StartNginx, accepts, wait_for
-from .loads import NUMBER, ask_all, is_calm, send, wait_for_turn, zipf
+from .loads import NUMBER, Turns, ask_all, is_calm, send, wait_for_turn, zipf
 
 POINT = 0.01
 APART_S = 0.05
@@ -180,28 +181,40 @@ def all_started(start_nginx: StartNginx, ports: Ports) -> dict[str, Nginx]:
     return started
 
 
-def load(started: dict[str, Nginx]) -> None:
-    """All get the plan and have logged it; what the model gives is what each logged."""
-    send([nginx.port for nginx in started.values()], PLAN)
+def load(started: dict[str, Nginx]) -> tuple[bool, bool]:
+    """All get the plan and have logged it; what the model gives is what each logged.
+
+    Only where the machine was not too busy for it: had all the same load, and had the manager of
+    the last its turns?
+    """
+    with Turns(started[LAST].child(b"cache manager")) as turns:
+        send([nginx.port for nginx in started.values()], PLAN)
     for case, nginx in started.items():
         log = nginx.directory / "whatif.log"
         assert wait_for(lambda log=log: log.read_bytes().count(b"\n") > len(PLAN)), case
-        test = back_test(nginx)
-        assert abs(test.modelled_all - test.logged_all) <= POINT, (case, test.disagreements)
-        assert test.agreement >= 0.97, (case, test.disagreements)
         nginx.stop()
+    has_turns = turns.are_modelled(begins(started[LAST])[0])
+    if max(share_apart(started["proxy"], nginx) for nginx in started.values()) > APART:
+        return False, has_turns
+    for case, nginx in started.items():
+        if case != LAST or has_turns:
+            test = back_test(nginx)
+            assert abs(test.modelled_all - test.logged_all) <= POINT, (case, test.disagreements)
+            assert test.agreement >= 0.97, (case, test.disagreements)
+    return True, has_turns
 
 
 def test_forecasts_from_one_nginx_are_what_others_do(start_nginx: StartNginx, ports: Ports) -> None:
-    for _ in range(TRIES):
+    for tried in range(TRIES):
         started = all_started(start_nginx, ports)
-        load(started)
-        apart = max(share_apart(started["proxy"], nginx) for nginx in started.values())
-        if apart <= APART:
+        is_one_load, has_turns = load(started)
+        if is_one_load and (has_turns or tried > 0):
             break
     else:
         pytest.skip(f"{TRIES} loads were not the same for all: FORECASTS ARE NOT TESTED")
     for name, case in CASES.items():
+        if name == LAST and not has_turns:
+            continue
         assert case.change
         forecast = ask(started[case.protocol], case.change).forecasts[0].hit_ratio_all
         logged = back_test(started[name]).logged_all
@@ -211,3 +224,5 @@ def test_forecasts_from_one_nginx_are_what_others_do(start_nginx: StartNginx, po
     site = now.directory / "site.conf"
     site.write_text(site.read_text().replace("valid 200 1s", "valid 200 1h"))
     assert not back_test(now).is_good
+    if not has_turns:
+        pytest.skip(f"its manager did not keep its turns: {LAST.upper()} IS NOT TESTED")
