@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from nearcache.engines.redis.engine import RedisEngine, topology_class
-from nearcache.engines.redis.lock_scripts import TAKE_MS, lock_key
+from nearcache.engines.redis.lock_scripts import lock_key
 from nearcache.engines.redis.target import Address, Target
 from nearcache.locks import Lock
 
 NAME = b"name"
 TTL_MS = 30_000
-TAKE_S = TAKE_MS / 1000
 LOCK = lock_key(NAME)
 
-Eventually = Callable[[Callable[[], object]], None]
+Eventually = Callable[..., None]
 
 
 def open_engine(path: str, **fields: Any) -> RedisEngine:
-    """The engine of one server with a short patience, also for the processes that tests start."""
-    target = Target(addresses=(Address(path=path),), read_timeout_s=0.5, **fields)
+    """The engine of one server, also for processes that tests start. A slow host is no fault."""
+    target = Target(addresses=(Address(path=path),), **{"read_timeout_s": 20.0} | fields)
     return RedisEngine(topology_class(target)(target))
 
 
@@ -30,6 +30,16 @@ def lock_of(engine: Any, **options: Any) -> Lock:
 
 def waiters(admin: Any) -> int:
     return sum(field.startswith("w") for field in admin.hkeys(LOCK))
+
+
+def until_renewed(lock: Lock) -> None:
+    """Returns when the time of a lock that is held was started anew."""
+    lease = lock._lease
+    assert lease
+    ends_at_s, give_up_at = lease._ends_at_s, time.monotonic() + 60
+    while lease._ends_at_s == ends_at_s:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.01)
 
 
 def nobody_asked_of_late(admin: Any) -> None:

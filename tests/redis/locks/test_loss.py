@@ -13,6 +13,8 @@ import pytest
 
 from nearcache.backends import RedisCache
 from nearcache.errors import EngineUnavailable, LockLost
+from nearcache.leases import keeper
+from nearcache.locks import Lock
 from nearcache.metrics import Counters
 from tests.redis.locks.one_name import (
     LOCK,
@@ -22,6 +24,7 @@ from tests.redis.locks.one_name import (
     hold,
     lock_of,
     open_engine,
+    until_renewed,
     waiters,
 )
 from tests.redis.servers import Server, wait_for
@@ -30,8 +33,8 @@ from tests.redis.servers import Server, wait_for
 
 
 def test_a_living_holder_is_renewed(engine: Any) -> None:
-    with lock_of(engine, timeout_s=0.3) as lock:
-        time.sleep(0.6)
+    with lock_of(engine, timeout_s=3) as lock:
+        until_renewed(lock)
         assert not lock.lost
         assert engine.lock_acquire(NAME, TTL_MS) is None
 
@@ -59,19 +62,20 @@ def test_max_hold_ends_the_renewal(engine: Any, eventually: Eventually) -> None:
 def test_a_lock_that_nobody_can_release_any_more_ends(engine: Any, eventually: Eventually) -> None:
     lock_of(engine, timeout_s=0.2).acquire()
     gc.collect()
-    began = time.monotonic()
     eventually(lambda: engine.lock_acquire(NAME, TTL_MS))
-    assert time.monotonic() - began < 1
 
 
 def test_a_flush_is_noticed_by_the_renewal(engine: Any, admin: Any, eventually: Eventually) -> None:
     counters = Counters()
-    lock = lock_of(engine, timeout_s=0.6, counters=counters)
+    lock = lock_of(engine, timeout_s=60, counters=counters)
     assert lock.acquire()
     admin.flushall()
-    began = time.monotonic()
-    eventually(lambda: lock.lost)
-    assert time.monotonic() - began < 0.5  # the next renewal, before the time was over
+    lease = lock._lease
+    assert lease
+    lease.renew_at_s = 0.0  # as if a third of its time had passed
+    keeper().add(lease)
+    eventually(lambda: counters.locks_lost)
+    assert lock.lost
     assert counters.locks_lost == 1
     with pytest.raises(LockLost):
         lock.release()
@@ -109,6 +113,19 @@ def test_a_django_cache_has_the_locks_and_does_not_see_them(server: Server) -> N
     assert cache.lock("key").acquire(blocking=False)
 
 
+def answers(engine: Any) -> bool:
+    """False while its server is too slow for a limit that is short on purpose."""
+    with contextlib.suppress(EngineUnavailable):
+        return engine.contains(b"any") is not None
+    return False
+
+
+def acquires(lock: Lock) -> bool:
+    with contextlib.suppress(EngineUnavailable):
+        return lock.acquire(blocking=False)
+    return False
+
+
 # -- the server goes away ------------------------------------------------------------------------
 
 
@@ -124,7 +141,7 @@ def test_a_restart_in_the_middle_of_a_wait(
         server.kill()
         server.start()
         server.wait_ready()
-        assert got.result(5)  # the server came back empty
+        assert got.result(60)  # the server came back empty
         with pytest.raises(LockLost):
             lock.renew()
         waiter.release()
@@ -133,27 +150,27 @@ def test_a_restart_in_the_middle_of_a_wait(
 def test_the_first_question_does_not_wait_for_a_server(engine: Any, server: Server) -> None:
     server.kill()
     try:
-        began = time.monotonic()
+        # Else as often as there is room in its wait of ten seconds.
+        before = engine.topology.stats()["failures"]
         with pytest.raises(EngineUnavailable):
             lock_of(engine).acquire()
-        assert time.monotonic() - began < 3
+        assert engine.topology.stats()["failures"] <= before + 2
     finally:
         server.start()
         server.wait_ready()
 
 
 def test_what_a_silent_server_did_in_the_end_is_undone(
-    engine: Any, server: Server, eventually: Eventually
+    server: Server, eventually: Eventually
 ) -> None:
-    with lock_of(engine):
-        pass
+    engine = open_engine(server.path, read_timeout_s=0.5)
+    eventually(lambda: answers(engine))
     server.pause()
     try:
         with pytest.raises(EngineUnavailable):
             lock_of(engine).acquire()
     finally:
         server.resume()
-    began = time.monotonic()
     other = open_engine(server.path)
 
     def acquired() -> bool:
@@ -161,16 +178,16 @@ def test_what_a_silent_server_did_in_the_end_is_undone(
             return other.lock_acquire(NAME, TTL_MS) is not None
         return False
 
-    eventually(acquired)
-    assert time.monotonic() - began < 5
+    eventually(acquired, TTL_MS / 1000 / 2)
     other.topology.close()
+    engine.topology.close()
 
 
-def test_a_release_that_gets_no_answer_is_repeated(
-    engine: Any, server: Server, eventually: Eventually
-) -> None:
-    lock = lock_of(engine)
-    assert lock.acquire()
+def test_a_release_that_gets_no_answer_is_repeated(server: Server, eventually: Eventually) -> None:
+    engine = open_engine(server.path, read_timeout_s=0.5)
+    eventually(lambda: answers(engine))
+    lock = lock_of(engine, timeout_s=120)
+    eventually(lambda: acquires(lock))
     server.pause()
     try:
         with pytest.raises(EngineUnavailable):
@@ -227,10 +244,8 @@ def test_connections_that_are_cut_all_the_time_cost_no_lock(server: Server, admi
         finally:
             over.set()
         for each in working:
-            each.result(30)
+            each.result(60)
     assert most == 1
-    began = time.monotonic()
-    while not engine.lock_acquire(NAME, TTL_MS):
-        assert time.monotonic() - began < 5, "a lock that nobody knows of"
-        time.sleep(0.01)
+    # Sooner than its time would be over.
+    wait_for(lambda: engine.lock_acquire(NAME, TTL_MS), "no lock that nobody knows of", 20)
     engine.topology.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,7 +31,7 @@ def cluster(redis_directory: Path) -> Iterator[ClusterServers]:
 @pytest.fixture
 def on_cluster(cluster: ClusterServers) -> Iterator[RedisEngine]:
     cluster.flush()
-    target = Target(kind="cluster", addresses=cluster.addresses, read_timeout_s=0.5)
+    target = Target(kind="cluster", addresses=cluster.addresses, read_timeout_s=20.0)
     engine = RedisEngine(topology_class(target)(target))
     yield engine
     engine.topology.close()
@@ -50,7 +49,7 @@ def behind_sentinels(sentinels: Sentinels) -> Iterator[RedisEngine]:
         kind="sentinel",
         addresses=sentinels.addresses,
         sentinel_service=SERVICE,
-        read_timeout_s=0.5,
+        read_timeout_s=20.0,
     )
     engine = RedisEngine(topology_class(target)(target))
     yield engine
@@ -64,12 +63,12 @@ def queued(engine: Any, name: bytes) -> int:
     return sum(field.startswith(b"w") for field in fields)
 
 
-def served_in_order(engine: Any, name: bytes, eventually: Eventually) -> tuple[list[int], float]:
-    """Who got the lock, in order; and the seconds from the first release to the last one in."""
+def served_in_order(engine: Any, name: bytes, eventually: Eventually) -> list[int]:
+    """Who got the lock, in order."""
     got: list[int] = []
 
     def work(number: int) -> None:
-        with Lock(engine, name, timeout_s=30, wait_s=20):
+        with Lock(engine, name, timeout_s=30, wait_s=90):
             got.append(number)
 
     with ThreadPoolExecutor(4) as threads:
@@ -77,24 +76,24 @@ def served_in_order(engine: Any, name: bytes, eventually: Eventually) -> tuple[l
             for number in range(4):
                 threads.submit(work, number)
                 eventually(lambda number=number: queued(engine, name) == number + 1)  # type: ignore[misc]
-            began = time.monotonic()
         threads.shutdown()
-    return got, time.monotonic() - began
+    return got
 
 
 def test_a_cluster_s_locks_are_anywhere_and_their_waiters_are_woken(
-    on_cluster: RedisEngine, cluster: ClusterServers, eventually: Eventually
+    on_cluster: RedisEngine,
+    cluster: ClusterServers,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Who was not woken would wait for so long; wake-ups reach every node.
+    monkeypatch.setattr("nearcache.engines.redis.locks.ASK_AGAIN_S", 120.0)
+    monkeypatch.setattr("nearcache.locks.WAIT_MS", 120_000)
     names = [b"name %d" % number for number in range(4)]
     owners = {cluster.owner(key_slot(lock_key(name))).server.port for name in names}
     assert len(owners) > 1
-    took = []
     for name in names:
-        got, seconds = served_in_order(on_cluster, name, eventually)
-        assert got == [0, 1, 2, 3]
-        took.append(seconds)
-    # Three hand-overs each: without wake-ups, which reach every node, about half a second each.
-    assert min(took) < 0.5
+        assert served_in_order(on_cluster, name, eventually) == [0, 1, 2, 3]
 
 
 def test_a_lock_whose_slot_moves_is_still_held(
@@ -114,12 +113,11 @@ def test_a_failover_behind_sentinels_in_the_middle_of_a_wait(
     behind_sentinels: RedisEngine, sentinels: Sentinels, eventually: Eventually
 ) -> None:
     engine = behind_sentinels
-    got, _ = served_in_order(engine, b"before", eventually)
-    assert got == [0, 1, 2, 3]
+    assert served_in_order(engine, b"before", eventually) == [0, 1, 2, 3]
     lock = Lock(engine, b"name", timeout_s=30)
     assert lock.acquire()
     token = lock.token or 0
-    waiter = Lock(engine, b"name", timeout_s=30, wait_s=30)
+    waiter = Lock(engine, b"name", timeout_s=30, wait_s=90)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(waiter.acquire)
         eventually(lambda: queued(engine, b"name") == 1)
@@ -131,7 +129,7 @@ def test_a_failover_behind_sentinels_in_the_middle_of_a_wait(
             return True
 
         eventually(lambda: patient(release))
-        assert waiting.result(10)
+        assert waiting.result(60)
     assert (waiter.token or 0) > token
     waiter.release()
 
