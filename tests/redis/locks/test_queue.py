@@ -152,8 +152,9 @@ def test_waiters_are_woken_and_do_not_poll(
     eventually(lambda: admin.pubsub_channels(CHANNELS.decode() + "*"))
     admin.config_resetstat()
     assert in_order(engine, admin, eventually, 4) == list(range(4))
-    # One to hold, four to join, four to say "I am here", five to release.
-    assert admin.info("commandstats")["cmdstat_evalsha"]["calls"] == 14
+    # One to hold, four to join, four to say "I am here", five to release; on a host that stands
+    # still a few more, where one who polls would ask a thousand times a second.
+    assert 14 <= admin.info("commandstats")["cmdstat_evalsha"]["calls"] < 28
     engine.topology.close()
 
 
