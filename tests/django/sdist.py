@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 import django
@@ -15,27 +17,28 @@ CACHE = ROOT / ".cache" / "django"
 
 def django_tests() -> Path:
     """The ``tests`` directory of the installed version; raises RuntimeError if out of reach."""
-    version = django.get_version()
-    tests = CACHE / f"django-{version}" / "tests"
-    if not tests.is_dir():
-        with tarfile.open(_archive(version)) as archive:
-            # The filter came with 3.11.4; Debian 12 has 3.11.2.
-            safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-            archive.extractall(CACHE, **safely)
-    return tests
-
-
-def _archive(version: str) -> Path:
-    archive = CACHE / f"django-{version}.tar.gz"
-    if not archive.exists():
+    name = f"django-{django.get_version()}"
+    if not (CACHE / name / "tests").is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
-        _download(version)
-    return archive
+        # Whole at once: another run may look, and this one may be killed.
+        with tempfile.TemporaryDirectory(dir=CACHE) as draft:
+            _unpack(_download(Path(draft)), Path(draft))
+            with contextlib.suppress(OSError):  # another run was first
+                (Path(draft) / name).rename(CACHE / name)
+    return CACHE / name / "tests"
 
 
-def _download(version: str) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--no-binary", "django", "--dest", str(CACHE), f"django=={version}"]
+def _unpack(archive: Path, where: Path) -> None:
+    with tarfile.open(archive) as opened:
+        # The filter came with 3.11.4; Debian 12 has 3.11.2.
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        opened.extractall(where, **safely)
+
+
+def _download(where: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries", "5"]
+    command += ["--no-binary", "django", "--dest", str(where), f"django=={django.get_version()}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"Django's sdist cannot be fetched: {done.stderr.strip()[-300:]}")
+    return next(where.glob("*.tar.gz"))

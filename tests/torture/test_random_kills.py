@@ -17,6 +17,12 @@ SECONDS = 15
 def test_nobody_notices_that_processes_are_killed_and_stopped(
     size_mib: int, memory_path: Path, tmp_path: Path
 ) -> None:
+    # It must have shown what it is for: on a machine that is busy, in more than one run.
+    assert any(killed_inside(size_mib, memory_path, tmp_path) for _ in range(5))
+
+
+def killed_inside(size_mib: int, memory_path: Path, tmp_path: Path) -> int:
+    """How many were killed while they held a lock."""
     rig = [sys.executable, "-m", "tests.torture", f"--seconds={SECONDS}", f"--size={size_mib}"]
     where = [f"--directory={memory_path}", f"--evidence={tmp_path}"]
     environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
@@ -26,9 +32,7 @@ def test_nobody_notices_that_processes_are_killed_and_stopped(
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)
     found = {name: int(number.replace(",", "")) for name, number in COUNT.findall(done.stdout)}
-    assert found["kills"]
-    # Or it has not shown what it is for.
-    assert found["owner deaths (crowded)"] + found["owner deaths (roomy)"]
+    return found["owner deaths (crowded)"] + found["owner deaths (roomy)"]
 
 
 COUNT = re.compile(r"(?<=[ ,])([a-z][a-z ()]*) ([\d,]+)(?=,|$)", re.MULTILINE)
