@@ -5,10 +5,11 @@
 use std::time::{Duration, Instant};
 
 use nearcache_core::mem::Boxed;
-use nearcache_core::{Cache, Config, TIMEOUT_ATOMIC, Turn, Wait, Waiting};
+use nearcache_core::{Cache, Config, Turn, Wait, Waiting};
 
 const NOW: u64 = 1_000_000;
-const WAIT: Wait = Wait::UpTo(TIMEOUT_ATOMIC);
+/// Threads that are not run for a while may hold the mutex.
+const WAIT: Wait = Wait::UpTo(MINUTE);
 const TTL_MS: u64 = 60_000;
 const KEEP_MS: u64 = 2_000;
 const PLACES: usize = 1024;
