@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -533,6 +534,21 @@ def test_a_line_that_is_forgotten_closes_its_socket(server: Server) -> None:
     del line
     gc.collect()
     assert sock.fileno() == -1
+
+
+def test_a_line_in_cyclic_garbage_closes_its_socket_without_a_warning(
+    server: Server, recwarn: pytest.WarningsRecorder
+) -> None:
+    """As after an error whose frames hold it. Its socket is older, and would be finalized first."""
+    line = SharedLine(Target(), Address(path=server.path))
+    line.ask(pack(b"PING"))
+    sock = weakref.ref(line._station.channel.sock)
+    cycle: list[Any] = [line._station.channel]
+    cycle.append(cycle)
+    del line, cycle
+    gc.collect()
+    assert sock() is None
+    assert not recwarn.list
 
 
 # ---- interrupts

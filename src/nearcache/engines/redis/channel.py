@@ -33,6 +33,10 @@ BIG_READ_BYTES = 1 << 20
 SEND_BYTES = 1 << 18
 NOT_YET = BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError
 
+_open: set[Any] = set()
+"""The sockets of all channels. Errors and frames refer to each other, so a channel may end as
+cyclic garbage; were its socket a part of that, it might be finalized first, with a warning."""
+
 
 class Channel:
     """A connected socket and a reader. ``send``, ``recv``, ``feed`` and ``gets`` are theirs."""
@@ -56,6 +60,7 @@ class Channel:
     def __init__(self, connected: Connected, timeout_s: float, protocol: int = 2) -> None:
         sock, reader = connected
         self.sock = sock
+        _open.add(sock)
         self.timeout_s = timeout_s
         self.kernel = isinstance(sock, _socket.socket) and not isinstance(sock, ssl.SSLSocket)
         self.hub = _hub_of(sock)
@@ -223,6 +228,7 @@ class Channel:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self.sock.close()
+        _open.discard(self.sock)
 
     def wake(self) -> None:
         """Makes whoever is blocked in it fail. Another thread's socket must not be closed."""
