@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nearcache.lab.candidates import choose
-from nearcache.lab.experiments.locks import LOCKS
+from nearcache.lab.experiments.locks import LOCKS, TIMEOUT_S
 from nearcache.lab.model import NO_PAYLOAD, Candidate, Plan
 from nearcache.lab.proofs.proof import TreatmentNotApplied
 from nearcache.lab.runs.driver import measure
@@ -199,14 +199,24 @@ def test_who_comes_in_when_the_machine_goes_on_has_come_in_and_nobody_waits_for_
         assert len(follower.waits) == 1 + PARTS
 
 
-@pytest.mark.parametrize("times", [0, ATTEMPTS - 1, ATTEMPTS])
-def test_a_lock_is_called_broken_only_if_it_is_each_time(
-    monkeypatch: pytest.MonkeyPatch, times: int
+@pytest.mark.parametrize(
+    ("timeout_s", "times", "is_broken"),
+    [
+        (TIMEOUT_S, 0, False),
+        (TIMEOUT_S, 1, True),
+        (None, 1, True),
+        (1e-9, ATTEMPTS - 1, False),
+        (1e-9, ATTEMPTS, True),
+    ],
+)
+def test_a_lock_that_lets_a_second_one_in_is_broken_unless_its_timeout_was_over(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float | None, times: int, is_broken: bool
 ) -> None:
     subject = LockSubject(Setup(faulty("flock"), "", {}, "/nonexistent", "n", 1, "", cpu=0))
+    subject.options["timeout_s"] = timeout_s
     broken = iter(["a second one came in"] * times + [""])
     monkeypatch.setattr(subject, "_broken_exclusion", lambda _name: next(broken))
-    if times < ATTEMPTS:
+    if not is_broken:
         subject._prove_exclusion()
         return
     with pytest.raises(TwoInside, match="a second one came in"):
