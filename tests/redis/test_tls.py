@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from nearcache import errors
 from nearcache.engines.redis.cluster import Cluster
 from nearcache.engines.redis.location import parse_target
 from nearcache.engines.redis.standalone import Standalone
+from nearcache.engines.redis.target import Target
 from nearcache.lab.servers import free_port
 from tests.redis.askers import Plain
 from tests.redis.servers import Certificates, Server, running, wait_for
@@ -26,8 +28,13 @@ def secure(redis_directory: Path, certificates: Certificates) -> Iterator[tuple[
         yield number, server
 
 
+def target_of(location: str, **kwargs: Any) -> Target:
+    target = parse_target(location, connection_kwargs=kwargs)
+    return replace(target, connect_timeout_s=20.0, read_timeout_s=20.0)  # a slow host is no fault
+
+
 def open_one(location: str, **kwargs: Any) -> Standalone:
-    return Standalone(parse_target(location, connection_kwargs=kwargs))
+    return Standalone(target_of(location, **kwargs))
 
 
 def test_a_trusted_server(
@@ -100,7 +107,7 @@ def secure_cluster(redis_directory: Path, certificates: Certificates) -> Iterato
 def test_a_cluster_over_tls(secure_cluster: int, certificates: Certificates, asker: Ask) -> None:
     files = {"ssl_ca_certs": certificates.path("ca.crt")}
     location = f"rediss+cluster://localhost:{secure_cluster}"
-    ask = asker(Cluster(parse_target(location, connection_kwargs=files)))
+    ask = asker(Cluster(target_of(location, **files)))
     assert ask("SET", "key", "value") == b"OK"
     assert ask.each(("GET", "key"), ("GET", "none")) == [b"value", None]
     assert [line.name for line in ask.primaries()] == [f"localhost:{secure_cluster}"]
