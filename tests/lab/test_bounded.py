@@ -70,7 +70,8 @@ def test_the_order_of_a_long_run_is_kept_as_a_digest() -> None:
         for place, name in enumerate(order.shuffled(["a", "b", "c"])):
             order.visited(name, "S", place / 2)
 
-    assert growth_bytes(visit, 10, 5000) < 5_000
+    # All threads of the process are counted; 15,000 visits kept would be a megabyte.
+    assert growth_bytes(visit, 10, 5000) < 50_000
     summary = order.summary()
     assert summary["visits"] == 3 * 5010
     assert all(0.45 < place < 0.55 for place, _ in summary["places"].values())

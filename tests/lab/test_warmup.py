@@ -94,8 +94,8 @@ def test_memory_is_told_for_what_lives_in_the_processes(sample: Sample) -> None:
         locmem = sample.cells["locmem", operation, NO_PAYLOAD]
         assert set(locmem.measures) == {"after_fork", "after_reads", "after_writes"}
         shm = sample.cells["shm", operation, NO_PAYLOAD]
-        # Three copies against one: what differs by less is no matter for a test.
-        assert locmem.points[0][0] > 1.5 * shm.points[0][0]
+        # Three copies against one, and what each process keeps decoded of it, which varies.
+        assert locmem.points[0][0] > 1.2 * shm.points[0][0]
         assert ("redis-hiredis-unix", operation, NO_PAYLOAD) not in sample.cells
 
 
