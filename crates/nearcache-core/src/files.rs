@@ -168,14 +168,15 @@ pub(crate) fn wait_for_range(
 
 /// Takes the room for the file now, so that a full disk is an error here and not
 /// a SIGBUS at some later write.
+///
+/// What is more than there is, is not tried: on a disk the attempt takes all that is left
+/// before it fails, and whoever else writes there meanwhile fails, too.
 pub(crate) fn reserve(file: &File, bytes: usize, path: &Path) -> Result<(), Error> {
-    #[cfg(target_os = "linux")]
-    // SAFETY: the descriptor is open.
-    let status = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
-    #[cfg(not(target_os = "linux"))]
-    let status = match file.set_len(bytes as u64) {
-        Ok(()) => 0,
-        Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+    let free = free_bytes(path);
+    let status = if free.is_some_and(|free| bytes as u64 > free) {
+        libc::ENOSPC
+    } else {
+        allocate(file, bytes)
     };
     match status {
         0 => Ok(()),
@@ -184,25 +185,35 @@ pub(crate) fn reserve(file: &File, bytes: usize, path: &Path) -> Result<(), Erro
              system (Docker: --shm-size), or put LOCATION elsewhere",
             path.display(),
             bytes >> 20,
-            free_bytes(path) >> 20
+            free.unwrap_or(0) >> 20
         ))),
         code => Err(io_error(path, "cannot be reserved", &std::io::Error::from_raw_os_error(code))),
     }
 }
 
-pub(crate) fn free_bytes(path: &Path) -> u64 {
+/// An error number, or 0.
+fn allocate(file: &File, bytes: usize) -> libc::c_int {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the descriptor is open.
+    let status = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
+    #[cfg(not(target_os = "linux"))]
+    let status = match file.set_len(bytes as u64) {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+    };
+    status
+}
+
+/// Where the file lies; `None` if its file system does not tell (a ramfs has no bound).
+fn free_bytes(path: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt;
     let directory = path.parent().unwrap_or(path);
-    let Ok(name) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else {
-        return 0;
-    };
+    let name = std::ffi::CString::new(directory.as_os_str().as_bytes()).ok()?;
     // SAFETY: all-zero bytes are a valid statvfs.
     let mut there: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: a valid string and a valid place.
-    match unsafe { libc::statvfs(name.as_ptr(), &mut there) } {
-        0 => there.f_bavail as u64 * there.f_frsize as u64,
-        _ => 0,
-    }
+    let status = unsafe { libc::statvfs(name.as_ptr(), &mut there) };
+    (status == 0 && there.f_blocks > 0).then(|| there.f_bavail as u64 * there.f_frsize as u64)
 }
 
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {
@@ -226,4 +237,23 @@ pub(crate) fn io_error(path: &Path, what: &str, error: &std::io::Error) -> Error
 pub(crate) fn effective_uid() -> u32 {
     // SAFETY: always succeeds.
     unsafe { libc::geteuid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_takes_nothing_from_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("large");
+        let file = File::create(&path).unwrap();
+        // Twice what there is: others may make room meanwhile.
+        let bytes = 2 * (free_bytes(&path).unwrap() + (1 << 20));
+        let refused = reserve(&file, bytes as usize, &path);
+        assert!(matches!(refused, Err(Error::Full(_))));
+        assert_eq!(file.metadata().unwrap().blocks(), 0);
+    }
 }
