@@ -34,7 +34,7 @@ POINT = 0.01
 APART_S = 0.05
 APART = 0.02  # of the requests
 TRIES = 4
-STARTS = 9
+STARTS = 20  # a second each, on a busy machine
 LOG_FORMAT = (
     "$msec $request_time $upstream_response_time $upstream_cache_status $status "
     "$body_bytes_sent $upstream_bytes_received $request_method $request_uri "
