@@ -30,15 +30,9 @@ INCREMENTS = 50
 PRELUDE = """
 import os, signal, sys, time
 from nearcache._core import Store
-from nearcache.errors import EngineBusy
+from tests.patience import again
 store = Store(sys.argv[1], size_bytes=1 << 20)
 NAME, TTL_MS = b"name", 60_000
-def again(call, *arguments):
-    while True:
-        try:
-            return call(*arguments)
-        except EngineBusy:  # nothing was done: somebody was stopped inside
-            pass
 def say(*words):
     print(*words, flush=True)
 """

@@ -90,12 +90,12 @@ def test_a_filling_command_reaches_shared_caches_only(sample: Sample) -> None:
 
 
 def test_memory_is_told_for_what_lives_in_the_processes(sample: Sample) -> None:
-    for operation in ("memory_small", "memory_large"):
+    # Three copies against one, and what each process keeps decoded of it: more of small values.
+    for operation, times in (("memory_small", 1.2), ("memory_large", 1.5)):
         locmem = sample.cells["locmem", operation, NO_PAYLOAD]
         assert set(locmem.measures) == {"after_fork", "after_reads", "after_writes"}
         shm = sample.cells["shm", operation, NO_PAYLOAD]
-        # Three copies against one, and what each process keeps decoded of it, which varies.
-        assert locmem.points[0][0] > 1.2 * shm.points[0][0]
+        assert locmem.points[0][0] > times * shm.points[0][0]
         assert ("redis-hiredis-unix", operation, NO_PAYLOAD) not in sample.cells
 
 

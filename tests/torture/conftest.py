@@ -21,13 +21,7 @@ PRELUDE = f"""
 import os, random, signal, sys, threading, time
 from nearcache.backends import SharedMemoryCache
 from tests.torture import values
-from nearcache.errors import EngineBusy
-def again(call, *arguments):
-    while True:
-        try:
-            return call(*arguments)
-        except EngineBusy:  # nothing was done: somebody was stopped inside
-            pass
+from tests.patience import again
 def open_cache():
     return SharedMemoryCache(sys.argv[1], {{"OPTIONS": {{"size": "{SIZE}"}}}})
 """
