@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 RUST := scripts/with-rust
 
 .DEFAULT_GOAL := help
-.PHONY: help venv core servers newer-redis other-nginx s3-server lab test test-matrix torture check format bench results docs
+.PHONY: help venv core servers newer-redis other-nginx s3-server lab test test-matrix test-aarch64 torture check format bench results docs
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | expand -t 14
@@ -38,8 +38,12 @@ test: core servers newer-redis other-nginx s3-server  ## Test the core and the p
 test-matrix: servers newer-redis other-nginx s3-server  ## Test on every Python >= 3.11 found, with Django 5.2 and the newest.
 	@scripts/test-matrix
 
-torture: core  ## Kill and freeze processes inside the store, for HOURS or MINUTES.
+test-aarch64:  ## Test the core on an emulated aarch64.
+	@scripts/core-aarch64
+
+torture: core servers  ## Kill, freeze and fork the users of both caches, and the server; then whole sites; for HOURS or MINUTES each.
 	@$(PYTHON) -m tests.torture $(if $(HOURS),--hours $(HOURS),--minutes $(or $(MINUTES),10))
+	@$(PYTHON) -m tests.site $(if $(HOURS),--hours $(HOURS),--minutes $(or $(MINUTES),10))
 
 check: core  ## Lint and type-check Python and Rust.
 	@.venv/bin/ruff check .

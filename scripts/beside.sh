@@ -4,6 +4,8 @@
 # signatures and checksums.
 
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+ask=-v        # what every program that is fetched here answers
+apt_words=()  # of a script that needs other words for apt
 
 # give_up WHAT WHY: in CI a failure; for a user the tests that need it are skipped, loudly.
 give_up() {
@@ -13,7 +15,7 @@ give_up() {
 }
 
 # beside TARGET PROGRAM SUITE PACKAGE...: .cache/TARGET gets the packages and a starter named as the
-# program, which must know -v. False if no mirror has them; $why then says why.
+# program, which must answer $ask. False if no mirror has them; $why then says why.
 beside() {
   local target=$PWD/.cache/$1 program=$2 suite=$3 mirror
   shift 3
@@ -29,7 +31,7 @@ beside() {
     rm -rf "$work/root" "$work"/debs/*
     if fetch "$mirror" "$suite" "$@" >"$work/log" 2>&1 && unpack "$program" >>"$work/log" 2>&1; then
       rm -rf "$target" && mkdir -p "$(dirname "$target")" && mv "$work/root" "$target"
-      say "$("$target/$(basename "$program")" -v 2>&1 | cut -d' ' -f1-3), of Debian $suite"
+      say "$("$target/$(basename "$program")" "$ask" 2>&1 | cut -d' ' -f1-3), of Debian $suite"
       rm -rf "$work"
       return
     fi
@@ -53,7 +55,8 @@ own_apt() {
     -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
     -o Dir::State::Lists="$work/lists" -o Dir::State::Status="$work/status" \
     -o Dir::Cache="$work" -o Dir::Cache::Archives="$work/archives" \
-    -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
+    -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3 \
+    ${apt_words[@]+"${apt_words[@]}"} "$@"
 }
 
 fetch() { # MIRROR SUITE PACKAGE...
@@ -77,5 +80,5 @@ here=\$(dirname "\$0")
 libraries=\$here/lib/$machine:\$here/usr/lib/$machine
 exec "\$here/$loader" --library-path "\$libraries" "\$here/$1" "\$@"
 END
-  chmod +x "$starter" && "$starter" -v >/dev/null
+  chmod +x "$starter" && "$starter" "$ask" >/dev/null
 }

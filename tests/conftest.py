@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 import django
 from hypothesis import HealthCheck, settings
 
+from nearcache.engines.shm import OWNERS_SUFFIX, default_directory
 from tests.needs import missing
 from tests.redis.cluster_servers import ClusterServers, running_cluster
 from tests.redis.servers import Server, installed, running
@@ -24,6 +26,12 @@ django.setup()
 # What the caller's terminal is like is not the tests' business, nor of what they start.
 for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
+# Nor is how the caller was started: a shell ignores SIGINT and SIGQUIT for a job in the background,
+# nohup SIGHUP, and what the tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for ignored in (signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, signal.SIG_DFL)
 # A busy machine is slow and no fault: Hypothesis makes its table of characters inside the
 # first test of a fresh clone, which takes longer than it allows a test.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -82,3 +90,16 @@ def one_cluster(redis_directory: Path) -> Iterator[ClusterServers]:
     with running_cluster(redis_directory) as servers:
         servers.wait_for_the_slow()
         yield servers
+
+
+@pytest.fixture
+def projects(tmp_path: Path) -> Iterator[Path]:
+    """A directory for projects; what their caches took is given back."""
+    home = tmp_path / "srv"
+    home.mkdir()
+    yield home
+    for note in default_directory().glob(f"*{OWNERS_SUFFIX}"):
+        if str(home) in note.read_text():
+            base = note.name.removesuffix(OWNERS_SUFFIX)
+            for path in note.parent.glob(f"{base}.*"):
+                path.unlink()

@@ -13,13 +13,18 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "nearcache"
 
 SMALL_PARTS = {
+    "alocks",
+    "bids",
     "callkeys",
     "charts",
+    "claims",
     "clock",
     "engine",
+    "entry",
     "errors",
     "flight",
     "flows",
+    "keeper",
     "keys",
     "leases",
     "locks",
@@ -29,6 +34,7 @@ SMALL_PARTS = {
     "process",
     "refresh",
     "stampede_options",
+    "threads",
     "_core",
 }
 # Each layer may import those below it, and itself.
@@ -36,10 +42,12 @@ LAYERS = [
     SMALL_PARTS,
     {"codec", "engines"},
     {"drop_in", "redis_options"},
-    {"extras", "twins", "stampede", "memoize", "locked"},
-    {"adapter"},
-    {"redis_cache", "recording"},
+    {"extras", "twins", "stampede", "memoize", "locked", "project", "testrun"},
+    {"adapter", "sessions"},
+    {"redis_apart", "redis_cache", "recording"},
     {"backends"},
+    {"checks"},
+    {"apps"},
     {"lab", "nginx"},
     {"web"},
     {"cli"},

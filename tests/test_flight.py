@@ -19,7 +19,6 @@ from nearcache.clock import SystemClock
 from nearcache.engines.memory import MemoryEngine
 from nearcache.flight import Flight, Tasks, Threads
 from nearcache.flows import arun, run
-from nearcache.locks import Lock
 from nearcache.metrics import Counters
 from tests.backends.classes import MemoryCache
 
@@ -35,9 +34,9 @@ class Counting(MemoryEngine):
         self.asked.append("get")
         return super().get(key)
 
-    def lock_acquire(self, name: bytes, ttl_ms: int) -> int | None:
-        self.asked.append("lock_acquire")
-        return super().lock_acquire(name, ttl_ms)
+    def claim(self, key: bytes, owner: int, ttl_ms: int) -> bool:
+        self.asked.append("claim")
+        return super().claim(key, owner, ttl_ms)
 
 
 @pytest.fixture
@@ -70,13 +69,13 @@ class Gate:
 
 
 def seated() -> int:
-    return sum(len(crew.seats) for crew in list(flight_module._crews.values()))
+    return sum(len(crew.seats) for crew in list(flight_module._field.here().crews.values()))
 
 
 @pytest.fixture(autouse=True)
 def _nobody_is_left_behind(eventually: Callable[..., None]) -> Any:
     yield
-    eventually(lambda: not flight_module._crews)
+    eventually(lambda: not flight_module._field.here().crews)
 
 
 def test_threads_sleep_and_ask_the_store_nothing(
@@ -301,18 +300,20 @@ def test_a_leader_whose_loop_was_closed_costs_a_bounded_wait(cache: Any) -> None
     loop.close()
 
 
+THEIRS = 7
+"""The owner of another process's claim."""
+
+
 def flying(engine: Any, ways: type[Threads] = Threads, wait_s: float = 5.0) -> Flight:
     clock = SystemClock()
-    lock = Lock(engine, b"k", timeout_s=wait_s, clock=clock)
-    return Flight(lock, engine, wait_s, clock, Counters(), ways)
+    return Flight(engine, b"k", wait_s, wait_s, clock, Counters(), ways)
 
 
 def test_a_leader_waits_for_the_other_process_and_takes_its_value(
     eventually: Callable[..., None],
 ) -> None:
     engine = MemoryEngine()
-    token = engine.lock_acquire(b"k", 60_000)
-    assert token
+    assert engine.claim(b"k", THEIRS, 60_000)
 
     def look() -> Any:
         yield from ()
@@ -321,17 +322,18 @@ def test_a_leader_waits_for_the_other_process_and_takes_its_value(
     ours = flying(engine)
     with ThreadPoolExecutor(1) as pool:
         joined = pool.submit(run, ours.join(look), engine, SystemClock())
-        eventually(lambda: flight_module._crews)
+        eventually(lambda: flight_module._field.here().crews)
         engine.set(b"value", b"theirs", None)
-        engine.lock_release(b"k", token)
         assert joined.result(60) == b"theirs"
-    run(ours.leave(b"theirs"), engine, SystemClock())
-    assert engine.lock_acquire(b"k", 1000), "the lock is free"
+    ours.raw = b"theirs"
+    run(ours.leave(), engine, SystemClock())
+    engine.unclaim(b"k", THEIRS)
+    assert engine.claim(b"k", THEIRS, 1000), "nothing of ours is left"
 
 
-def test_a_lock_whose_holder_is_gone_is_taken_over() -> None:
+def test_a_claim_whose_owner_is_gone_is_taken_over() -> None:
     engine = MemoryEngine()
-    engine.lock_acquire(b"k", 30)  # its time runs out
+    assert engine.claim(b"k", THEIRS, 30)  # its time runs out
 
     def look() -> Any:
         yield from ()
@@ -339,7 +341,7 @@ def test_a_lock_whose_holder_is_gone_is_taken_over() -> None:
     async def main() -> bytes | None:
         flight = flying(engine, Tasks)
         raw = await arun(flight.join(look), engine, SystemClock())
-        assert engine.lock_acquire(b"k", 1000) is None
+        assert not engine.claim(b"k", THEIRS, 1000)
         await arun(flight.leave(), engine, SystemClock())
         return raw
 
@@ -366,7 +368,7 @@ def test_a_forked_child_does_not_wait_for_its_parent_s_threads(cache: Any) -> No
         assert compute.begun.wait(60)
         pid = os.fork()
         if not pid:
-            os._exit(bool(flight_module._crews))
+            os._exit(bool(flight_module._field.here().crews))
         assert os.waitpid(pid, 0)[1] == 0
         compute.go_on.set()
         leader.result(60)
@@ -390,7 +392,7 @@ def test_greenlets_sleep_and_the_loop_goes_on() -> None:
             while not condition():
                 gevent.sleep(0.001)
     def seated():
-        return sum(len(crew.seats) for crew in flight._crews.values())
+        return sum(len(crew.seats) for crew in flight._field.here().crews.values())
     def tick():
         while True:
             ticks.append(1)

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from nearcache.bids import OUTAGE_S
 from nearcache.clock import FakeClock, SystemClock
 from nearcache.engines.memory import MemoryEngine
 from nearcache.errors import EngineUnavailable, LockLost, LockNotAcquired
-from nearcache.leases import keeper
-from nearcache.locks import LONGEST_PAUSE_S, OUTAGE_S, Lock, pauses
+from nearcache.keeper import keeper_of
+from nearcache.locks import Lock
 from nearcache.metrics import Counters
 
 
@@ -152,16 +153,6 @@ def test_a_lock_may_be_released_in_another_thread(engine: MemoryEngine, clock: F
     thread.start()
     thread.join()
     assert engine.lock_acquire(b"n", 1000)
-
-
-def test_pauses_grow_to_a_bound(clock: FakeClock) -> None:
-    taken = []
-    for pause in pauses(clock, 1.0):
-        taken.append(pause)
-        clock.sleep(pause)
-    assert taken[0] == pytest.approx(0.001)
-    assert max(taken) == pytest.approx(LONGEST_PAUSE_S)
-    assert sum(taken) == pytest.approx(1.0, abs=0.002)
 
 
 def test_waiters_are_served_in_the_order_in_which_they_came(engine: MemoryEngine) -> None:
@@ -426,12 +417,12 @@ def test_a_wait_outlives_a_store_that_is_away_but_not_for_ever() -> None:
 
 
 def test_the_keeper_ends_when_there_is_nothing_to_keep(
-    eventually: Callable[[Callable[[], object]], None],
+    engine: MemoryEngine, eventually: Callable[[Callable[[], object]], None]
 ) -> None:
-    with Lock(MemoryEngine(), b"n", timeout_s=30):
-        assert keeper() is keeper()
-    # Locks of other tests may have a longer time: none that is released or gone may stay.
-    eventually(lambda: not keeper()._leases)
+    with Lock(engine, b"n", timeout_s=30):
+        assert keeper_of(engine, b"n") is keeper_of(engine, b"n")
+    keeper = keeper_of(engine, b"n")
+    eventually(lambda: not keeper._kept)
 
 
 # -- coming in again -------------------------------------------------------------------------------
@@ -528,3 +519,37 @@ def test_a_time_is_a_number_of_seconds_above_0(
         Lock(engine, b"n", timeout_s=timeout)
     with Lock(engine, b"n") as lock, pytest.raises(error, match="write a number of seconds"):
         lock.renew(timeout)
+
+
+def test_a_thread_with_the_number_of_one_that_has_ended_is_another(engine: MemoryEngine) -> None:
+    left_behind: list[tuple[int, Lock]] = []
+
+    def first() -> None:
+        lock = Lock(engine, b"n", reentrant=True, clock=SystemClock())
+        assert lock.acquire()
+        left_behind.append((threading.get_ident(), lock))
+
+    came_in: list[bool] = []
+
+    def later() -> None:
+        if threading.get_ident() == left_behind[0][0]:
+            again = Lock(engine, b"n", reentrant=True, clock=SystemClock())
+            came_in.append(again.acquire(blocking=False))
+
+    for work in (first, *[later] * 1000):
+        if not came_in:
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+    assert came_in == [False]
+
+
+def test_a_task_is_not_an_ended_one_with_its_number(engine: MemoryEngine) -> None:
+    async def main() -> None:
+        lock = Lock(engine, b"n", reentrant=True, clock=SystemClock())
+        await asyncio.create_task(lock.aacquire())
+        for _ in range(100):
+            other = Lock(engine, b"n", reentrant=True, clock=SystemClock())
+            assert not await asyncio.create_task(other.aacquire(blocking=False))
+
+    asyncio.run(main())

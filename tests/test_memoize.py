@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from asgiref.sync import markcoroutinefunction
 from django.core.cache import caches
 from django.test import override_settings
 
@@ -145,7 +146,7 @@ def test_none_is_a_result() -> None:
 def test_an_exception_is_not_kept() -> None:
     failures = [KeyError("once")]
 
-    @memoize(timeout=10)
+    @memoize(timeout=10, ignore=["failures"])
     def failing() -> str:
         if failures:
             raise failures.pop()
@@ -359,3 +360,27 @@ def test_formats_of_other_backends_leave_no_room_for_protection() -> None:
         cache.get_or_set("k", lambda: 1, stale=60)
     assert cache.get_or_set("k", lambda: "v", jitter=0.1) == "v"
     assert cache.touch("k", 100)
+
+
+@memoize(10)
+@markcoroutinefunction
+def marked(a: int) -> Any:
+    return waiting.uncached(a)
+
+
+def test_a_plain_function_that_is_marked_as_a_coroutine_function_is_awaited() -> None:
+    async def main() -> None:
+        assert await marked(1) == [1, 1]
+        assert await marked(1) == [1, 1]
+
+    asyncio.run(main())
+
+
+@memoize(10)
+def unmarked(a: int) -> Any:
+    return waiting.uncached(a)
+
+
+def test_one_that_is_not_is_told_so() -> None:
+    with pytest.raises(TypeError, match="markcoroutinefunction"):
+        unmarked(1)

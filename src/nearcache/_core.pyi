@@ -17,6 +17,12 @@ def encode(value: object) -> bytes | None:
 def decode(payload: bytes) -> Any:
     """The value of `exact` bytes, which may come from anywhere. Raises ValueError."""
 
+def generation() -> int:
+    """The number of this process, which no forked child shares: one load."""
+
+def _when_forked(call: Callable[[], object]) -> None:
+    """``call`` is called in a forked child, by the first who asks there for its generation."""
+
 class Store:
     """One shared-memory cache file, mapped: an Engine as ``nearcache.engine`` has it.
 
@@ -29,6 +35,7 @@ class Store:
     created: bool  # True if this call made the file: the cache starts empty
     size_bytes: int  # of the data file; may differ from what was asked, see `notice`
     max_item_bytes: int
+    lock_epoch: int  # another one: locks taken before are not in force any more
     notice: str | None  # what the caller should know, for example "size differs"
 
     def __new__(
@@ -54,7 +61,11 @@ class Store:
         """The value and its version, for :meth:`cas`."""
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
     def set(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bool:
-        """True if stored; False if refused (too large, or the shard stayed locked): then the old value is gone."""
+        """True if stored; False if refused: then the old value is gone.
+
+        Refused is what is too large, or what found its shard locked for 5 s, or for 0.25 s by
+        a process that was stopped; FusedCache raises EngineBusy there.
+        """
     def set_many(
         self, items: Sequence[tuple[bytes, bytes]], expires_at_ms: int | None
     ) -> list[int]:
@@ -105,6 +116,9 @@ class Store:
         """Gives a place in the queue up."""
     def lock_renew(self, name: bytes, token: int, ttl_ms: int) -> bool: ...
     def lock_release(self, name: bytes, token: int) -> bool: ...
+    def claim(self, key: bytes, owner: int, ttl_ms: int) -> bool:
+        """A dead process's claim is over at once. Raises EngineBusy, also if 768 are claimed."""
+    def unclaim(self, key: bytes, owner: int) -> None: ...
 
 class CacheArguments:
     """What ``BaseCache.__init__`` assigns, and the keys made of it, natively.
@@ -137,6 +151,8 @@ class FusedCache(CacheArguments):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def _reopen(self) -> bool:
+        """Asks for ``engine`` anew at the next use; False if it has done so too often."""
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any: ...
     def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]: ...
     def set(self, key: Any, value: Any, timeout: Any = ..., version: int | None = None) -> None: ...

@@ -14,6 +14,7 @@ to a thread, as Django's own ``a*`` methods do.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, ClassVar
@@ -21,13 +22,15 @@ from typing import Any, ClassVar
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.exceptions import ImproperlyConfigured
 
+from nearcache import testrun
 from nearcache.codec import Codec, codec_for
 from nearcache.codec.envelope import with_envelopes
 from nearcache.engine import Engine
+from nearcache.entry import check_entry
 from nearcache.errors import DataError, OptionError
 from nearcache.flows import Flow, ask, twins
 from nearcache.metrics import Counters
-from nearcache.options import CacheOptions
+from nearcache.options import CacheOptions, option_fields
 from nearcache.process import once
 from nearcache.stampede import StampedeProof
 
@@ -69,22 +72,42 @@ class SettingsError(OptionError, ImproperlyConfigured):
     """An OptionError that Django knows how to report."""
 
 
+def settings_error(error: OptionError) -> SettingsError:
+    """The same error for Django; under ``manage.py`` it is one line instead of a traceback."""
+    commands: Any = sys.modules.get("django.core.management.base")
+    kind: Any = SettingsError
+    if commands is not None:  # which a server does not import
+        kind = type("SettingsError", (SettingsError, commands.CommandError), {})
+    made: SettingsError = kind(error.backend, error.option, error.problem)
+    return made
+
+
 class Configured(StampedeProof):
     """What a backend knows from its settings. Constructing one is cheap and opens nothing."""
 
     options_class: ClassVar[type[CacheOptions]]
 
     def __init__(self, location: str, params: dict[str, Any]) -> None:
+        inside = self.options_class
+        try:
+            check_entry(inside.backend, params, (n.metadata["name"] for n in option_fields(inside)))
+        except OptionError as error:
+            raise settings_error(error) from error
         super().__init__(params)
         given = params.get("OPTIONS") or {}
-        where = location or self.options_class.unnamed_location
+        where = location or inside.unnamed_location
         written = (("LOCATION", where), *given.items())
         try:
             self.options: CacheOptions = _parse(self.options_class, written)
         except OptionError as error:
-            raise SettingsError(error.backend, error.option, error.problem) from error
+            raise settings_error(error) from error
         self.flight_wait_s = self.options.single_flight_s
         self.bounded = bool({"MAX_ENTRIES"} & given.keys() or {"max_entries"} & params.keys())
+
+    @property
+    def apart(self) -> bool:
+        """Whether this is a test run's own cache instead of the one that is configured."""
+        return self.options.tests == "apart" and testrun.running()
 
     def open_engine(self) -> Engine:
         """The engine of this process for these options: the same object every time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,12 +10,15 @@ from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
-from nearcache import _core
+from nearcache import _core, testrun
 from nearcache.adapter import Configured
 from nearcache.codec.envelope import HEADER as ENVELOPE
-from nearcache.engines.shm import base_path, open_store
+from nearcache.engines import shm
+from nearcache.errors import EngineBusy
 from nearcache.flows import run
 from nearcache.options import GIB, KIB, MIB, CacheOptions, option, sized, whole
+from nearcache.process import once
+from nearcache.project import this_owner, this_project
 from nearcache.recording.cache import RecordingCache
 from nearcache.recording.options import RecordingOptions
 from nearcache.redis_cache import RedisMethods
@@ -41,10 +45,13 @@ class SharedMemoryOptions(StampedeOptions, CacheOptions):
     location: str = option(
         "LOCATION",
         "A name, or an absolute path to which `.v<layout>.seg` and `.lock` are added. Caches"
-        " of one location share their items, in all processes of this user on this host."
-        " Names live in `/dev/shm/nearcache-<uid>/` (elsewhere than on Linux:"
-        " `$TMPDIR/nearcache-<uid>/`). Written beside `OPTIONS`, as Django has it.",
-        base_path,
+        " of one location share their items, in all processes of this user on this host. A name"
+        " belongs to the project: the same name in another one is another cache, and only a path"
+        " is shared by projects. A project is told by the path of its settings module; a release"
+        " in `releases/` is the same project as the next. Names live in"
+        " `/dev/shm/nearcache-<uid>/` (elsewhere than on Linux: `$TMPDIR/nearcache-<uid>/`). In a"
+        " test run see `tests`. Written beside `OPTIONS`, as Django has it.",
+        shm.location,
         default="default",
     )
     size_bytes: int | None = option(
@@ -101,27 +108,61 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
     options_class = SharedMemoryOptions
     options: SharedMemoryOptions
 
+    def __init__(self, location: Any, params: dict[str, Any]) -> None:
+        super().__init__(location, params)
+        if self.options.tests == "apart":
+            testrun.watch(self)
+        if self.apart:
+            testrun.directory()  # now, so that what the tests start belongs to the run
+
+    def moved(self) -> None:
+        self.__dict__.pop("engine", None)
+        self._reopen()
+
+    @property
+    def path(self) -> str:
+        """That of its files, without their suffixes."""
+        where = self.options.location
+        if self.apart:
+            return shm.base_path_in(testrun.directory(), where)
+        return shm.base_path(where, "" if os.path.isabs(where) else this_project().name)
+
     def open_engine(self) -> _core.Store:
-        chosen = self.options
-        return open_store(
-            chosen.location,
-            chosen.size_bytes,
+        chosen, base, owner = self.options, self.path, this_owner()
+        store = shm.open_store(
+            base,
+            self._test_size_bytes() if self.apart else chosen.size_bytes,
             max_item_bytes=chosen.max_item_bytes,
             mean_item_bytes=chosen.mean_item_bytes,
             near_items=chosen.near_items,
             near_bytes=chosen.near_bytes,
         )
+        mine = object()
+        if once(("owner", base), lambda: mine) is mine:  # not inside: it may log, see `once`
+            shm.note_owner(base, owner, store.created)
+        return store
+
+    def _test_size_bytes(self) -> int:
+        chosen = self.options
+        needed = 16 * (chosen.max_item_bytes or 0)
+        return min(chosen.size_bytes or GIB, max(testrun.MOST_SIZE_BYTES, needed))
 
     @cached_property
     def engine(self) -> _core.Store:
         return self.open_engine()
 
     def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
-        head = self.engine.head(self._raw_key(key, version), 1)
-        if not head or head[0] != ENVELOPE:
+        raw_key, expires_at_ms = self._raw_key(key, version), self._expires_at_ms(timeout)
+        try:
+            head = self.engine.touch_head(raw_key, expires_at_ms, 1)
+        except EngineBusy:
+            if not getattr(self, "_forgives", False):
+                raise
             return _core.FusedCache.touch(self, key, timeout, version)
-        # The native one moves a deadline, and knows no grace behind it.
-        return run(self._touch(key, timeout, version), self.engine, self.clock)
+        if not head or head[0] != ENVELOPE:
+            return head is not None
+        # A deadline is moved, and an envelope's own and its grace are not yet.
+        return run(self._moved(raw_key, expires_at_ms), self.engine, self.clock)
 
     def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
         return _core.FusedCache.get_many(self, keys, version)

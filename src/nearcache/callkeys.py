@@ -9,7 +9,14 @@ its length, its content. So 1, 1.0 and True are three calls, and so are ("ab", "
 Python's hashes is in them.
 
 What has no identity that outlives the process is refused with a TypeError, because
-``<object at 0x7f…>`` would be a key that never hits, or one that hits wrongly.
+``<object at 0x7f…>`` would be a key that never hits, or one that hits wrongly. An instance of a
+model is the row of the database it came from; a lazy object is what it stands for; a class or a
+function is its name, if that name leads to it. What a nested function captured is an argument
+like those that are passed: ``def of(tenant): @memoize def total(): ...`` makes two functions
+of one name for two tenants.
+
+What a function asks elsewhere is not in the key: the language, the time zone, the schema or
+the tenant of the thread. It has to be passed, or be in ``key=``.
 
 The source of a function is not in its name: who changes what it returns changes a version.
 """
@@ -23,16 +30,22 @@ import functools
 import hashlib
 import inspect
 import pathlib
+import re
 import struct
+import sys
 import types
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 NAME_MAX_CHARS = 160  # Django warns of keys above 250; the hash covers what is cut off
 HASH_BYTES = 16
+
+LAZY = "django.utils.functional"
+ANONYMOUS = "django.contrib.auth.models.AnonymousUser"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 _BASES: tuple[Any, ...] = (str, bytes, int, float, tuple)
 _SPELLED = (
@@ -59,12 +72,14 @@ def call_key(
     *,
     ignore: Collection[str] = (),
     more: Any = None,
+    captured: bool = True,
 ) -> str:
     """The name of ``function(*args, **kwargs)``; see the head of this module.
 
     Parameters named in ``ignore`` make no difference (``self``, a request). ``more`` is
-    hashed with the arguments. TypeError: the arguments do not fit the signature, one has no
-    stable identity, or the function has no name of its own.
+    hashed with the arguments, and so is what the function captured, unless that makes no
+    difference either (``captured=False``). TypeError: the arguments do not fit the signature,
+    one has no stable identity, or the function has no name of its own.
     """
     name = function_name(function)
     bound = _signature(function).bind(*args, **(kwargs or {}))
@@ -74,8 +89,39 @@ def call_key(
     for parameter, value in bound.arguments.items():
         if parameter not in ignore:
             digest.update(_framed(b"p", parameter.encode()))
-            digest.update(_of_argument(name, parameter, value))
+            digest.update(_of_argument(name, "argument", parameter, value))
+    if captured:
+        for variable, value in _captured(function):
+            if variable not in ignore:
+                digest.update(_framed(b"q", variable.encode()))
+                digest.update(_of_argument(name, "captured variable", variable, value))
     return f"{name[:NAME_MAX_CHARS]}:{digest.hexdigest()}"
+
+
+def _captured(
+    function: Callable[..., Any], known: tuple[Any, ...] = ()
+) -> Iterator[tuple[str, Any]]:
+    """What a nested function has of the functions around it, as it is now."""
+    plain = inspect.unwrap(function)
+    cells = getattr(plain, "__closure__", None) or ()
+    for variable, cell in zip(plain.__code__.co_freevars if cells else (), cells, strict=True):
+        content = _content(cell)
+        inner = getattr(content, "__wrapped__", content)
+        # `super()` makes every method capture its class, and recursion a function itself.
+        if variable == "__class__" or any(inner is each for each in (plain, *known)):
+            continue
+        if isinstance(inner, types.FunctionType):
+            yield variable, function_name(inner)
+            yield from _captured(inner, (*known, plain))
+        else:
+            yield variable, content
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
 
 
 def value_key(function: Callable[..., Any], value: Any) -> str:
@@ -105,39 +151,85 @@ def canonical(value: Any) -> bytes:
     write = _EXACT.get(kind)
     if write is not None:
         return write(value)
+    if kind.__module__ == LAZY and hasattr(value, "_wrapped"):
+        return canonical(_unwrapped(value))
     if isinstance(value, enum.Enum):
-        return _framed(b"e", _named(kind) + canonical(value.name))
+        # Flags that have no name of their own are told by their numbers.
+        told = value.name if value.name is not None else (None, value.value)
+        return _framed(b"e", _named(kind) + canonical(told))
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
-        return _framed(b"n", function_name(value).encode())
+        return _framed(b"n", _found_name(value).encode())
     if kind in _SPELLED:
-        return _framed(b"r", _named(kind) + repr(value).encode())
+        return _framed(b"r", _named(kind) + _spelling(value).encode())
     if hasattr(kind, "_meta") and hasattr(value, "pk"):
         return _of_model(value)
+    if f"{kind.__module__}.{kind.__qualname__}" == ANONYMOUS:
+        return _named(kind)
     if dataclasses.is_dataclass(value):
         fields = [(each.name, getattr(value, each.name)) for each in dataclasses.fields(value)]
         return _framed(b"c", _named(kind) + canonical(fields))
-    if isinstance(value, _BASES) and not getattr(value, "__dict__", None):
+    if isinstance(value, _BASES) and not _holds_more(value):
         # A named tuple, Django's SafeString: what it is derived from, under its own name.
         base = next(each for each in _BASES if isinstance(value, each))
         return _framed(b"b", _named(kind) + _EXACT[base](base(value)))
     raise TypeError(f"a {kind.__module__}.{kind.__qualname__} has no identity that a key can hold")
 
 
-def _of_argument(name: str, parameter: str, value: Any) -> bytes:
+def _of_argument(name: str, what: str, parameter: str, value: Any) -> bytes:
     try:
         return canonical(value)
     except (TypeError, RecursionError) as error:
         raise TypeError(
-            f"{name}(): argument {parameter!r} cannot be part of a key ({error}); give key=, a"
+            f"{name}(): {what} {parameter!r} cannot be part of a key ({error}); give key=, a"
             f" function that makes the key, or ignore=({parameter!r},)"
         ) from error
 
 
 def _of_model(value: Any) -> bytes:
-    """An instance of a Django model: the row it stands for, whatever was loaded of it."""
-    if value.pk is None:
+    """An instance of a Django model: the row it stands for, whatever was loaded of it.
+
+    In which database: with one per tenant, rows of two tenants have one label and one key.
+    """
+    state = getattr(value, "_state", None)
+    keys = value.pk if isinstance(value.pk, tuple) else (value.pk,)
+    if None in keys:
         raise TypeError(f"an unsaved {value._meta.label} has no primary key")
-    return _framed(b"m", canonical(value._meta.label_lower) + canonical(value.pk))
+    told = canonical(value._meta.label_lower) + canonical(getattr(state, "db", None))
+    if not getattr(state, "adding", False):
+        return _framed(b"m", told + canonical(value.pk))
+    # No row yet, though its key is known: it is what it holds.
+    held = [(each.attname, vars(value).get(each.attname)) for each in value._meta.concrete_fields]
+    return _framed(b"u", told + canonical(held))
+
+
+def _unwrapped(value: Any) -> Any:
+    """What a lazy object (``request.user``) stands for; it is made now if it is not there yet."""
+    value.__class__  # noqa: B018 - any attribute will do
+    return value._wrapped
+
+
+def _found_name(value: Any) -> str:
+    """The name of a class or a function; TypeError if it leads to another, or to none."""
+    name = function_name(value)
+    found: Any = sys.modules.get(value.__module__)
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is None or inspect.unwrap(found) is not inspect.unwrap(value):
+        raise TypeError(f"{name} cannot be found by that name, which others may have")
+    return name
+
+
+def _spelling(value: Any) -> str:
+    spelled = repr(value)
+    if _ADDRESS.search(spelled):  # a time zone of somebody's own
+        raise TypeError(f"{spelled} has an address in it, which another process may have as well")
+    return spelled
+
+
+def _holds_more(value: Any) -> bool:
+    """Whether an object of a class derived from text, a number or a tuple holds more than that."""
+    slots = (getattr(each, "__slots__", ()) for each in type(value).__mro__)
+    return bool(getattr(value, "__dict__", None)) or any(slots)
 
 
 def _framed(tag: bytes, content: bytes) -> bytes:

@@ -2,7 +2,8 @@
 
 Two readings, because they answer different questions. ``now_ms`` is the wall clock that
 deadlines are written in, shared by all processes and by a file that survives a restart.
-``monotonic_s`` measures waits, which must not end early when somebody sets the clock.
+``monotonic_s`` measures waits and the time of locks: nobody can set it, and it goes on while the
+machine sleeps, as the time of a lock does on a server or in the store.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import Protocol
+
+# Linux's monotonic clock stops while the machine sleeps; elsewhere it does not, or nobody can tell.
+_SLEEPLESS = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -28,7 +32,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_SLEEPLESS)
 
     def sleep(self, seconds: float) -> None:
         # Looked up at every call: gevent replaces `time.sleep`, maybe after this import.

@@ -13,8 +13,9 @@ Deadlines
 Versions
     opaque numbers; a key's version changes whenever its value is set or incremented.
 Refusal
-    an engine may refuse to store (item too large, lock not free in its bound). It then leaves
-    the key absent rather than old, and says so; it does not raise.
+    an engine may refuse to store (item too large, or a lock not free in time though its owner was
+    waited for as long as that may be right). It then leaves the key absent rather than old, and
+    says so; it does not raise.
 Errors
     :class:`~nearcache.errors.EngineBusy` where "not stored" would be a wrong answer (incr, cas,
     get_and_set); :class:`~nearcache.errors.DataError` where the value does not fit.
@@ -153,3 +154,18 @@ class Engine(Protocol):
 
     def lock_leave(self, name: bytes, ticket: int) -> None:
         """Gives the place in the queue up, and the lock if it has just come to that place."""
+
+    def claim(self, key: bytes, owner: int, ttl_ms: int) -> bool:
+        """Notes that ``owner`` computes the key's value; False if somebody else does.
+
+        A claim is over at :meth:`unclaim`, when its time runs out, and, where the engine can
+        know, when its process is gone; nothing is left of it then. The owner is a number from 1
+        to 2**63 - 1 that a caller makes up before it asks: asking again prolongs its claim, and
+        it can be undone whatever came back. Claims live apart from keys and from locks:
+        ``scan``, ``clear`` and ``clear_matching`` do not know them. Nobody waits in a queue.
+
+        No lock: after a failover, an eviction or a long standstill two may compute at once.
+        """
+
+    def unclaim(self, key: bytes, owner: int) -> None:
+        """Gives the claim up if this owner has it."""

@@ -11,7 +11,8 @@
       . PoolTimeout        no connection of the pool became free in time
       . ServerNotReady     it answered that it cannot now: loading, failing over, full
     - EngineConfiguration  permanent: the store exists but must not or cannot be used
-      . AuthenticationFailed  wrong user, password or rights
+      . AuthenticationFailed  wrong user or password
+      . NotPermitted          the server's ACL grants this user too little
       . ServerMisconfigured   wrong database, TLS mismatch, not a Redis, not that kind of one
       . RegionError        the shared-memory file cannot be opened, made or trusted
       . RegionFull         no room for the file (a small /dev/shm, a full disk)
@@ -19,6 +20,7 @@
   + LockError              a named lock
     - LockNotAcquired      somebody else held it for the whole wait
     - LockLost             it was held, and its time ran out or somebody took it over
+  + SessionsAway           the cache of sessions did not answer; who is logged in stays so
   + LabError               a measurement cannot be made as asked
   + NginxError             the doctor of nginx cannot do what was asked
     - NotACacheFile        a file is no entry of an nginx cache, and is left alone
@@ -64,9 +66,16 @@ class EngineError(NearcacheError):
 class EngineUnavailable(EngineError):
     """The store did not answer in time, or not at all; trying later may help."""
 
+    uncertain = False
+    """True if what was asked for may have been done all the same, and was not asked twice."""
+
 
 class EngineBusy(EngineUnavailable):
-    """A lock inside the store was not free within its bound (250 ms for incr and cas)."""
+    """A lock inside the store was not free in time: nothing was read, and nothing changed.
+
+    Shared memory waits 5 s for an owner that runs or waits for a processor, and 0.25 s for one
+    that was stopped or frozen.
+    """
 
 
 class ConnectionFailed(EngineUnavailable):
@@ -94,7 +103,11 @@ class EngineConfiguration(EngineError):
 
 
 class AuthenticationFailed(EngineConfiguration):
-    """The server knows no such user and password, or grants them too little."""
+    """The server knows no such user and password."""
+
+
+class NotPermitted(EngineConfiguration):
+    """The server's ACL does not grant this user the command, the key or the channel."""
 
 
 class ServerMisconfigured(EngineConfiguration):
@@ -123,6 +136,10 @@ class LockNotAcquired(LockError):
 
 class LockLost(LockError):
     """The lock was held, and its time ran out or somebody took it over."""
+
+
+class SessionsAway(NearcacheError):
+    """A session could not be read or written, as its cache is away: nobody is logged out."""
 
 
 class LabError(NearcacheError):

@@ -19,12 +19,13 @@ from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache, default_key_func
 
+from nearcache.alocks import AsyncLock
 from nearcache.clock import Clock, SystemClock
 from nearcache.codec import Codec, Undecodable
 from nearcache.codec.envelope import HEAD_BYTES, EnvelopeCodec, Stale, opened
 from nearcache.engine import ABSENT, Engine
 from nearcache.errors import EngineBusy, OptionError
-from nearcache.flows import Flow, arun, ask, run, twins
+from nearcache.flows import Flow, Pause, arun, ask, run, twins
 from nearcache.keys import KeySpace, encode_key
 from nearcache.locks import Lock
 from nearcache.metrics import Counters
@@ -119,18 +120,22 @@ class Extras(BaseCache):
         envelope = opened(head) if head is not None else None
         if envelope is None:
             return head is not None
-        if envelope.soft_ms <= self.clock.now_ms():
-            yield ask("touch", raw_key, envelope.expires_at_ms)
-            return False
+        yield from self._moved_envelope(raw_key, expires_at_ms)
+        return envelope.soft_ms > self.clock.now_ms()
+
+    def _moved_envelope(self, raw_key: bytes, expires_at_ms: int | None) -> Flow[None]:
+        """Writes the new deadline into the envelope that is there, if it is one still."""
         for _ in range(INCR_ATTEMPTS):
             found = yield ask("gets", raw_key)
             envelope = opened(found[0]) if found else None
             if envelope is None:
-                break  # deleted or replaced just now
-            moved = envelope.moved(expires_at_ms)
-            if (yield ask("cas", raw_key, moved.sealed(), found[1], moved.expires_at_ms)):
-                break
-        return True
+                return  # deleted or replaced since it was touched
+            if envelope.soft_ms > self.clock.now_ms():
+                envelope = envelope.moved(expires_at_ms)
+            # Only what was seen: another value stored meanwhile has a deadline of its own.
+            if (yield ask("cas", raw_key, envelope.sealed(), found[1], envelope.expires_at_ms)):
+                return
+        raise EngineBusy(f"{raw_key!r} changed {INCR_ATTEMPTS} times while it was touched")
 
     # -- compare and set ---------------------------------------------------------------------
 
@@ -169,6 +174,7 @@ class Extras(BaseCache):
         found: list[str] = []
         while not pages.over:
             found += yield from pages.next()
+            yield Pause(0)  # a page is short, and a store is not
         return found
 
     keys, akeys = twins(_keys)
@@ -192,6 +198,7 @@ class Extras(BaseCache):
         while not pages.over:
             for key in await arun(pages.next(), self.engine, self.clock):
                 yield key
+            await self.clock.asleep(0)
 
     def _delete_pattern(self, pattern: str, version: int | None = None) -> Flow[int]:
         """Deletes the keys that match; returns how many."""
@@ -208,23 +215,30 @@ class Extras(BaseCache):
         With a KEY_PREFIX and a KEY_FUNCTION of your own the whole store is emptied: such
         keys do not show where their prefix ends, and a cache may always lose too much.
         """
-        if self.key_prefix and self.key_func is default_key_func:
-            yield ask("clear_matching", prefix=encode_key(f"{self.key_prefix}:"))
+        own = self._own_prefix()
+        if own:
+            yield ask("clear_matching", prefix=own)
         else:
             yield ask("clear")
 
     clear, aclear = twins(_clear)
+
+    def _own_prefix(self) -> bytes:
+        """What all keys of this KEY_PREFIX begin with; nothing if that cannot be told."""
+        if self.key_prefix and self.key_func is default_key_func:
+            return encode_key(f"{self.key_prefix}:")
+        return b""
 
     # -- one caller at a time ----------------------------------------------------------------
 
     def lock(
         self,
         key: Any,
+        *ambiguous: Any,
         timeout: float | None = None,
+        wait: float | None = None,
         blocking_timeout: float | None = None,
         version: int | None = None,
-        *,
-        wait: float | None = None,
         blocking: bool = True,
         auto_renew: bool = True,
         max_hold: float | None = None,
@@ -243,7 +257,15 @@ class Extras(BaseCache):
         ``blocking=False`` is ``wait=0``. ``reentrant``: the thread or task that holds it may
         come in again. ``sleep`` and ``thread_local`` are taken and not needed: nobody polls,
         and a lock object may be released in another thread.
+
+        TypeError: for more than the key without a name, as the second is ``version`` in
+        django-redis and ``timeout`` in redis-py.
         """
+        if ambiguous:
+            raise TypeError(
+                "lock() takes its key alone without a name, because others read what follows as"
+                " version or as timeout: write timeout=, wait= (or blocking_timeout=), version="
+            )
         wait_s = blocking_timeout if wait is None else wait
         return Lock(
             self.engine,
@@ -256,6 +278,10 @@ class Extras(BaseCache):
             clock=self.clock,
             counters=self.counters,
         )
+
+    def alock(self, key: Any, *ambiguous: Any, **terms: Any) -> AsyncLock:
+        """The same lock for ``async with``, its methods to be awaited; arguments as of ``lock``."""
+        return AsyncLock(self.lock(key, *ambiguous, **terms))
 
     # -- numbers -----------------------------------------------------------------------------
 

@@ -3,11 +3,12 @@
 Two rings, one inside the other:
 
     process   The first who misses leads a *crew*. The others of this process, be they threads,
-              greenlets or tasks, take a seat in it and sleep until the leader lands. It hands
+              greenlets or tasks, take a seat in it and sleep until the leader lands. It leaves
               them the bytes, or, if it failed, one of them the lead.
-    store     The leaders of all processes try for the engine's named lock. Whoever gets it
-              computes. The others wait for the lock and look for the value in between: when
-              it is there all of them land with it, and when the holder died one has the lock.
+    store     The leaders of all processes try to *claim* the key (:mod:`nearcache.claims`).
+              Whose claim it is computes. The others look for the value and try again, ever
+              less often: when it is there all of them land with it, and when the claim is
+              over, as its owner died, one of them has it.
 
 So a store hears of one waiter per process and key, however many threads there are, and a
 value that the store refuses still reaches everybody in the process.
@@ -19,68 +20,88 @@ not wait for a leader that may never land (a loop that was stopped, a lost green
 A caller does not wait for what cannot happen while it waits: a computation that asks for its
 own key, or a plain call inside the event loop whose task has the lead, computes at once.
 
+Anybody may be interrupted at any instruction (a signal handler that raises, a greenlet that is
+killed), so there is no lock here that could stay held: dicts and deques change by operations
+that happen or do not. What must hold:
+
+F1  Turns of a crew are numbered. ``setdefault`` takes the turn after one that is over; so one
+    leads at a time. A turn is over when its flight said so, or is no more: nobody refers to it,
+    as all frames of its call have ended, after an interrupt within an interrupt. (No
+    ``__del__``: an interrupt that hits that is lost, and every call would have one.)
+F2  Who takes a seat looks at the crew afterwards. Who lands changes the crew first and wakes
+    the seats afterwards. Who gives up a seat looks whether the lead is free, and wakes another.
+F3  A wake-up may get lost with who was to give it. The first of the seats looks around every
+    ``LOOK_S``, the others every ``LOOK_AGAIN_S``.
+F4  A crew is closed by taking its next turn for good: who has a seat by then boards anew.
+
 Knows nothing of caches or values: bytes, and functions that look for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
+import functools
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+from nearcache.claims import Claim
 from nearcache.clock import Clock
-from nearcache.errors import EngineUnavailable, LockLost
-from nearcache.flows import Flow, Run
-from nearcache.locks import Lock
+from nearcache.flows import Flow, Pause, Run
 from nearcache.metrics import Counters
-from nearcache.process import Mutex
+from nearcache.process import OfProcess
+from nearcache.threads import this_task, this_thread
+
+R = TypeVar("R")
 
 Look = Callable[[], Flow[bytes | None]]
 """Looks for the value in the store; None if it is not there."""
 
-FIRST_LOOK_S = 0.020
-LONGEST_LOOK_S = 0.250
+FIRST_LOOK_S = 0.005
+LONGEST_LOOK_S = 0.100
 PACE_S = 0.1
 """How long a process that found somebody refreshing a key does not ask about it again."""
+LOOK_S, LOOK_AGAIN_S = 0.1, 1.0
 
 _PACED_MAX = 1024
+
+Leader = tuple[object, Callable[[], object]]
+"""A thread (greenlet), and a reference to a task or to nothing."""
 
 
 class Seat:
     """Where a thread or a greenlet sleeps."""
 
     def __init__(self) -> None:
-        self.landed = False  # somebody delivered: `raw`, or the lead if that is None
-        self.raw: bytes | None = None
-        self._event = threading.Event()
+        # Not an Event: who is interrupted inside of one leaves its lock held.
+        self._lock = threading.Lock()
+        self._lock.acquire()
 
-    def deliver(self, raw: bytes | None) -> bool:
-        """Wakes the sleeper; False if nobody is there to wake. Under the lock of all crews."""
-        self.landed, self.raw = True, raw
-        self._event.set()
+    def wake(self) -> bool:
+        """False if there surely is nobody to wake."""
+        with contextlib.suppress(RuntimeError):  # woken already
+            self._lock.release()
         return True
 
     def wait(self, seconds: float) -> Any:
-        return self._event.wait(seconds)
+        return self._lock.acquire(timeout=seconds)
 
 
 class TaskSeat(Seat):
     """Where a task of an event loop sleeps; a thread may wake it."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] = self._loop.create_future()
 
-    def deliver(self, raw: bytes | None) -> bool:
+    def wake(self) -> bool:
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:  # the loop is closed
             return False
-        self.landed, self.raw = True, raw
         return True
 
     def _wake(self) -> None:
@@ -89,14 +110,8 @@ class TaskSeat(Seat):
 
     async def wait(self, seconds: float) -> Any:
         await asyncio.wait([self._future], timeout=seconds)
-
-
-def _task() -> object:
-    """The running task; None where a coroutine is driven without an event loop."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
+        if self._future.done():
+            self._future = self._loop.create_future()
 
 
 class Threads:
@@ -107,23 +122,13 @@ class Threads:
         return Seat()
 
     @staticmethod
-    def leader() -> tuple[int, object]:
+    def leader() -> Leader:
         """Who leads: his thread (under gevent his greenlet), and his task."""
-        return threading.get_ident(), None
+        return this_thread(), _nobody
 
     @staticmethod
-    def cannot_wait_for(leader: tuple[int, object]) -> bool:
-        return leader[0] == threading.get_ident()
-
-    @staticmethod
-    def acquire(lock: Lock, wait_s: float) -> Any:
-        if not wait_s:
-            return lock.acquire(blocking=False)
-        return lock.acquire(blocking_timeout=wait_s)
-
-    @staticmethod
-    def release(lock: Lock) -> Any:
-        lock.release()
+    def cannot_wait_for(leader: Leader) -> bool:
+        return leader[0] is this_thread()
 
 
 class Tasks(Threads):
@@ -131,29 +136,52 @@ class Tasks(Threads):
 
     @staticmethod
     def seat() -> Seat:
-        return TaskSeat() if _task() else Seat()
+        return TaskSeat() if this_task() else Seat()
 
     @staticmethod
-    def leader() -> tuple[int, object]:
-        return threading.get_ident(), _task()
+    def leader() -> Leader:
+        task = this_task()
+        return this_thread(), weakref.ref(task) if task else _nobody
 
     @staticmethod
-    def cannot_wait_for(leader: tuple[int, object]) -> bool:
-        task = _task()
-        if task is None:
-            return Threads.cannot_wait_for(leader)
+    def cannot_wait_for(leader: Leader) -> bool:
+        if leader[0] is not this_thread():
+            return False
         # Another task of this loop can go on while we wait; a plain call further up cannot.
-        return leader == (threading.get_ident(), task) or leader == (threading.get_ident(), None)
+        task = this_task()
+        return task is None or leader[1] is _nobody or leader[1]() is task
 
-    @staticmethod
-    def acquire(lock: Lock, wait_s: float) -> Any:
-        if not wait_s:
-            return lock.aacquire(blocking=False)
-        return lock.aacquire(blocking_timeout=wait_s)
 
-    @staticmethod
-    def release(lock: Lock) -> Any:
-        return lock.arelease()
+def _nobody() -> None:
+    return None
+
+
+class _Turn:
+    """One flight's lead of a crew."""
+
+    __slots__ = ("_flight", "leader", "over")
+
+    def __init__(self, flight: Flight, leader: Leader) -> None:
+        self.over = False
+        self.leader = leader
+        self._flight = weakref.ref(flight)
+
+    @property
+    def is_free(self) -> bool:
+        return self.over or self._flight() is None
+
+
+class _Closed(_Turn):
+    """The last turn of a crew: nobody's, and never over."""
+
+    __slots__ = ()
+    is_free = False
+
+    def __init__(self) -> None:
+        self.leader = (None, _nobody)
+
+
+_CLOSED = _Closed()
 
 
 class _Crew:
@@ -161,170 +189,236 @@ class _Crew:
 
     def __init__(self, engine: object) -> None:
         self.engine = engine  # keeps its id from being another one's meanwhile
-        self.leader: tuple[int, object] = (0, None)
         self.seats: deque[Seat] = deque()
+        self.turns: dict[int, _Turn] = {}
+        self.number = 0  # of the last turn, as far as is known
+        self.raw: bytes | None = None
+        self.over = False
+
+    def last(self) -> _Turn | None:
+        """The turn that is on, or was the last one."""
+        number = self.number
+        while number + 1 in self.turns:
+            number += 1
+        self.number = number
+        return self.turns.get(number)
+
+    def take(self, turn: _Turn) -> bool:
+        """True if nobody led, and this turn is on now (F1)."""
+        number = self.number
+        while (last := self.turns.get(number)) is not None:
+            if not last.is_free:
+                return False
+            number += 1
+        return self.turns.setdefault(number, turn) is turn
+
+    def is_free(self) -> bool:
+        last = self.last()
+        return last is not None and last.is_free
+
+    def wake_one(self) -> None:
+        for seat in list(self.seats):
+            if seat.wake():
+                return
+
+    def wake_all(self) -> None:
+        for seat in list(self.seats):
+            seat.wake()
 
 
-_crews: dict[tuple[int, bytes], _Crew] = {}
-_paced: dict[tuple[int, bytes], float] = {}
-_mutex = Mutex()
+class _Field:
+    """Who is in the air in this process. Leaders of its parent will never land here."""
+
+    def __init__(self) -> None:
+        self.crews: dict[tuple[int, bytes], _Crew] = {}
+        self.paced: dict[tuple[int, bytes], float] = {}
 
 
-def _after_fork() -> None:
-    # The leaders are threads and tasks of the parent: none of them will ever land here.
-    _crews.clear()
-    _paced.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_field = OfProcess(_Field)
 
 
 class Flight:
-    """One caller's turn at one key.
+    """One caller's turn at one key. :meth:`flown` runs what it does with it, and lands.
 
-    :meth:`join` or :meth:`try_join`; compute and store if told to; :meth:`leave` in any case.
+    Inside: :meth:`join` or :meth:`try_join`, then compute and store if told to. ``raw`` is what
+    the crew gets.
     """
 
     def __init__(
         self,
-        lock: Lock,
-        engine: object,
+        engine: Any,
+        key: bytes,
         wait_s: float,
+        lease_s: float,
         clock: Clock,
         counters: Counters,
         ways: type[Threads],
     ) -> None:
-        self._lock = lock
-        self._name = (id(engine), lock.name)
+        self.raw: bytes | None = None
+        self._name = (id(engine), key)
         self._engine = engine
         self._wait_s = wait_s
         self._clock = clock
         self._counters = counters
         self._ways = ways
+        self._claim = Claim(engine, key, lease_s, wait_s, clock)
+        self._field = _field.here()
         self._crew: _Crew | None = None  # the one we lead
-        self._left = False
+        self._turn: _Turn | None = None
+
+    def flown(self, steps: Flow[R]) -> Flow[R]:
+        """What the steps return; lands after them, however they end."""
+        try:
+            outcome = yield from steps
+        except Exception:
+            yield from self.leave()
+            raise
+        except BaseException:
+            self.abandon()
+            raise
+        yield from self.leave()
+        return outcome
 
     def join(self, look: Look) -> Flow[bytes | None]:
         """The value as another caller has it; None if this caller has to compute."""
-        seat = self._board()
-        if seat is not None:
-            raw = yield from self._sit(seat)
-            if raw is not None:
-                self._counters.local_follows += 1
-                return raw
+        give_up_at_s = self._clock.monotonic_s() + self._wait_s
+        raw = yield from self._board(give_up_at_s)
+        if raw is not None:
+            self._counters.local_follows += 1
+            return raw
         if self._crew is None:
             return None
-        return (yield from self._lead(look))
+        return (yield from self._lead(look, self._clock.monotonic_s() + self._wait_s))
 
     def try_join(self) -> Flow[bool]:
         """True if this caller may compute, and nobody else does; never waits."""
         now_s = self._clock.monotonic_s()
-        if _paced.get(self._name, 0) > now_s or not self._board_first():
+        if self._field.paced.get(self._name, 0) > now_s:
             return False
-        if (yield from self._try_lock()):
+        crew = self._crew_now()
+        if not self._takes(crew):
+            return False
+        if (yield from self._claim.take()):
             self._counters.flight_leads += 1
             return True
-        with _mutex.now():
-            if len(_paced) >= _PACED_MAX:
-                _paced.clear()
-            _paced[self._name] = now_s + PACE_S
+        if len(self._field.paced) >= _PACED_MAX:
+            self._field.paced.clear()
+        self._field.paced[self._name] = now_s + PACE_S
         return False
 
     def moved_here(self) -> None:
         """Says that it is this thread or task that computes, not the one that joined."""
-        if self._crew is not None:
-            self._crew.leader = self._ways.leader()
+        if self._turn is not None:
+            self._turn.leader = self._ways.leader()
 
-    def leave(self, raw: bytes | None = None) -> Flow[None]:
-        """Lands: hands ``raw`` to the crew, or the lead if there is none. Harmless twice."""
-        if self._left:
-            return
-        self._left = True
-        self._land(raw)
-        if self._lock.token is None:
-            return
+    def leave(self) -> Flow[None]:
+        """Lands: leaves ``raw`` to the crew, or the lead if there is none. Harmless twice."""
         try:
-            yield Run(lambda: self._ways.release(self._lock))
-        except (LockLost, EngineUnavailable):
-            # Computing took longer than the lock lives, or the store is away: the lock's time
-            # frees it. The caller's value is as good as any, so there is nothing to take back.
-            return
+            self._land(self.raw)
+            yield from self._claim.give_up()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """:meth:`leave` after an interrupt: without a step that could take time."""
+        self._land(self.raw)
+        self._claim.abandon()
 
     # -- the ring of the process -------------------------------------------------------------
 
-    def _board_first(self) -> bool:
-        with _mutex.now():
-            if self._name in _crews:
-                return False
-            self._found_crew_locked()
-        return True
+    def _crew_now(self) -> _Crew:
+        crew = self._field.crews.get(self._name)
+        if crew is None or crew.over:
+            if crew is not None:
+                self._disband(crew)
+            crew = self._field.crews.setdefault(self._name, _Crew(self._engine))
+        return crew
 
-    def _board(self) -> Seat | None:
-        """A seat in somebody's crew; None for who leads one, or must not wait."""
-        with _mutex.now():
-            crew = _crews.get(self._name)
-            if crew is None:
-                self._found_crew_locked()
+    def _takes(self, crew: _Crew) -> bool:
+        """True if this leads now."""
+        self._crew, self._turn = crew, _Turn(self, self._ways.leader())
+        if crew.take(self._turn):
+            self._counters.local_leads += 1
+            return True
+        self._crew = self._turn = None
+        return False
+
+    def _board(self, give_up_at_s: float) -> Flow[bytes | None]:
+        """The bytes that a leader left; None for who leads, must not wait, or waited in vain."""
+        while True:
+            crew = self._crew_now()
+            if self._takes(crew):
                 return None
-            if self._ways.cannot_wait_for(crew.leader):
+            last = crew.last()
+            if last is not None and self._ways.cannot_wait_for(last.leader):
                 return None
             seat = self._ways.seat()
             crew.seats.append(seat)
-            self._joined = crew
-            return seat
+            try:
+                over = yield from self._sit(crew, seat, give_up_at_s)
+            finally:
+                self._rise(crew, seat)
+            if not over or crew.raw is not None:
+                return crew.raw
 
-    def _found_crew_locked(self) -> None:
-        self._crew = _crews[self._name] = _Crew(self._engine)
-        self._crew.leader = self._ways.leader()
-        self._counters.local_leads += 1
-
-    def _sit(self, seat: Seat) -> Flow[bytes | None]:
-        crew = self._joined
-        try:
-            yield Run(lambda: seat.wait(self._wait_s))
-        except BaseException:
-            # Cancelled, or the greenlet is killed. Who was handed the lead hands it on.
-            if not self._rise(crew, seat, in_vain=False) and seat.raw is None:
-                self._crew = crew
-            raise
-        if self._rise(crew, seat, in_vain=True):
-            self._counters.local_timeouts += 1
-            return None
-        if seat.raw is None:
-            self._crew = crew
-            crew.leader = self._ways.leader()
-            self._counters.local_leads += 1
-        return seat.raw
-
-    def _rise(self, crew: _Crew, seat: Seat, in_vain: bool) -> bool:
-        """True for who gives the seat up before anything was delivered to it."""
-        with _mutex.now():
-            if seat.landed:
+    def _sit(self, crew: _Crew, seat: Seat, give_up_at_s: float) -> Flow[bool]:
+        """True when the crew is over; False for who leads it now, or waited in vain."""
+        while not crew.over:  # F2
+            if crew.is_free() and self._takes(crew):
                 return False
-            crew.seats.remove(seat)
-            if in_vain and _crews.get(self._name) is crew:
-                del _crews[self._name]
-            return True
+            left_s = give_up_at_s - self._clock.monotonic_s()
+            if left_s <= 0:
+                self._counters.local_timeouts += 1
+                self._disband(crew)
+                return False
+            look_s = min(left_s, LOOK_S if crew.seats[0] is seat else LOOK_AGAIN_S)
+            yield Run(functools.partial(seat.wait, look_s))
+        return True
+
+    def _rise(self, crew: _Crew, seat: Seat) -> None:
+        if not crew.over:
+            with contextlib.suppress(ValueError):
+                crew.seats.remove(seat)
+            if crew.is_free():  # F2
+                self._hand_on(crew)
 
     def _land(self, raw: bytes | None) -> None:
-        crew, self._crew = self._crew, None
-        if crew is None:
-            return
-        with _mutex.now():
-            while crew.seats:
-                delivered = crew.seats.popleft().deliver(raw)
-                if delivered and raw is None:
-                    return  # he leads now
-            if _crews.get(self._name) is crew:
-                del _crews[self._name]
+        """Every step of it may be repeated: it may have been interrupted before."""
+        crew, turn = self._crew, self._turn
+        if crew is None or turn is None or self._field is not _field.here():
+            return  # or we were forked: the seats are those of the parent's threads
+        if raw is not None:
+            crew.raw = raw
+            crew.over = True
+            self._disband(crew)
+            crew.wake_all()
+        turn.over = True
+        if raw is None and not crew.over:
+            self._hand_on(crew)
+        self._crew = self._turn = None
+
+    def _hand_on(self, crew: _Crew) -> None:
+        if crew.seats:
+            crew.wake_one()
+        elif crew.take(_CLOSED):  # F4
+            crew.over = True
+            self._disband(crew)
+            crew.wake_all()
+
+    def _disband(self, crew: _Crew) -> None:
+        # Another one that has come in between may go as well: it costs a second leader here,
+        # who finds the claim of the first.
+        if self._field.crews.get(self._name) is crew:
+            self._field.crews.pop(self._name, None)
 
     # -- the ring of the store ---------------------------------------------------------------
 
-    def _lead(self, look: Look) -> Flow[bytes | None]:
-        give_up_at_s = self._clock.monotonic_s() + self._wait_s
-        held, pause_s = (yield from self._try_lock()), FIRST_LOOK_S
+    def _lead(self, look: Look, give_up_at_s: float) -> Flow[bytes | None]:
+        pause_s = FIRST_LOOK_S
         while True:
-            # Also with the lock: the value may have been stored between the miss and the lock.
+            held = yield from self._claim.take()
+            # Also with the claim: the value may have been stored between the miss and that.
             raw = yield from look()
             if raw is not None:
                 self._counters.flight_follows += 1
@@ -332,17 +426,10 @@ class Flight:
             left_s = give_up_at_s - self._clock.monotonic_s()
             if held or left_s <= 0:
                 break
-            held = yield from self._try_lock(min(pause_s, left_s))
+            yield Pause(min(pause_s, left_s))
             pause_s = min(pause_s * 1.5, LONGEST_LOOK_S)
         if held:
             self._counters.flight_leads += 1
         else:
             self._counters.flight_timeouts += 1
         return None
-
-    def _try_lock(self, wait_s: float = 0) -> Flow[bool]:
-        try:
-            held: bool = yield Run(lambda: self._ways.acquire(self._lock, wait_s))
-        except EngineUnavailable:
-            return True  # nobody to ask: the process's own ring has to do
-        return held

@@ -2,7 +2,8 @@
 
 A *flow* is a generator that yields what it wants done and receives the outcome: an engine's
 method (:func:`ask`), another object's (:func:`call`), a pause (:class:`Pause`), somebody's
-function (:class:`Run`). It does no I/O itself, so one text serves ``get`` and ``aget``::
+function (:class:`Run`). After what is no Exception (a killed greenlet, GeneratorExit) it cleans
+up without a further step. It does no I/O itself, so one text serves ``get`` and ``aget``::
 
     def _move(self, old, new):
         raw = yield ask("get", old)
@@ -19,6 +20,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator
+from types import CoroutineType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from nearcache.clock import Clock
@@ -82,30 +84,38 @@ def run(flow: Flow[R], engine: Any, clock: Clock) -> R:
     """The flow's result; its steps are plain calls."""
     act: Callable[[Any], Any] = flow.send
     outcome: Any = None
-    while True:
-        try:
-            step = act(outcome)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        try:
-            outcome, act = _done(step, engine, clock), flow.send
-        except BaseException as error:  # noqa: BLE001 - the flow decides, and cleans up
-            outcome, act = error, flow.throw
+    try:
+        while True:
+            try:
+                step = act(outcome)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            try:
+                outcome, act = _done(step, engine, clock), flow.send
+            except BaseException as error:  # noqa: BLE001 - the flow decides, and cleans up
+                outcome, act = error, flow.throw
+    finally:
+        # An interrupt between two steps. The flow cleans up now, not when nobody refers to the
+        # traceback any more; it must not yield then.
+        flow.close()
 
 
 async def arun(flow: Flow[R], engine: Any, clock: Clock) -> R:
     """The flow's result; its steps are awaited."""
     act: Callable[[Any], Any] = flow.send
     outcome: Any = None
-    while True:
-        try:
-            step = act(outcome)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        try:
-            outcome, act = await _adone(step, engine, clock), flow.send
-        except BaseException as error:  # noqa: BLE001 - CancelledError too: the flow cleans up
-            outcome, act = error, flow.throw
+    try:
+        while True:
+            try:
+                step = act(outcome)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            try:
+                outcome, act = await _adone(step, engine, clock), flow.send
+            except BaseException as error:  # noqa: BLE001 - CancelledError too: it cleans up
+                outcome, act = error, flow.throw
+    finally:
+        flow.close()
 
 
 def twins(
@@ -134,7 +144,14 @@ def _done(step: Step, engine: Any, clock: Clock) -> Any:
         return getattr(step.target, step.method)(*step.args)
     if isinstance(step, Pause):
         return clock.sleep(step.seconds)
-    return step.function()
+    result = step.function()
+    if isinstance(result, CoroutineType):
+        result.close()
+        raise TypeError(
+            f"{step.function!r} returned a coroutine, which a plain call cannot await: use"
+            " aget_or_set; @memoize has to be told (asgiref.sync.markcoroutinefunction)"
+        )
+    return result
 
 
 async def _adone(step: Step, engine: Any, clock: Clock) -> Any:

@@ -1,47 +1,44 @@
-"""Leases: what the holder of a named lock has until its time is over, and who renews them.
+"""Leases: what the holder of a named lock has until its time is over.
 
 A lease is one hold of one lock: its fencing token, and until when it is surely held, by a
-clock of this process that was read *before* the store was asked. The *keeper*, one daemon
-thread per process, renews leases when a third of their time has passed. It serves tasks of
-event loops as well: a loop that is busy for longer than the time of a lock does not lose it.
+clock of this process that was read *before* the store was asked. A keeper
+(:mod:`nearcache.keeper`) renews leases when a third of their time has passed. It serves tasks
+of event loops as well: a loop that is busy for longer than the time of a lock does not lose it.
 
     held      the store renewed it in time, or said so at its release
-    lost      the store says that it is not ours, or nobody could ask it in time
+    lost      the store says that it is not ours, or is another one, or nobody could ask it in time
     not ours  any more to renew: released, its lock object is gone, held for ``max_hold_s``
 
 A lease that nobody refers to is renewed no more, as nobody can release it either: what a
-thread left behind when it died ends by itself.
-
-The keeper also does what is owed to a store that did not answer: a release, a place in a
-queue to be given up. It tries again until the time of the lock is over.
-
-A forked child has no lease of its parent's: the keeper of the parent renews them, and nobody
-else. Under gevent the thread is a greenlet. A process may be patched late, in a worker that was
-forked after this was imported: what an older keeper has goes to one made since.
+thread left behind when it died ends by itself. One that was held by a ``with`` block, or whose
+release was begun, is released then: an interrupt came between.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
-import os
-import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from nearcache.clock import Clock
-from nearcache.errors import EngineError, EngineUnavailable, LockLost
+from nearcache.errors import EngineError, LockLost
+from nearcache.keeper import RETRY_S
 from nearcache.keys import decode_key
 from nearcache.metrics import Counters
+from nearcache.process import generation
 
 logger = logging.getLogger("nearcache.locks")
 
 FOREVER_MS = 10 * 365 * 86_400_000
 RENEWALS_PER_TTL = 3
-RETRY_S = (0.05, 1.0)
-"""The shortest and the longest pause before a store that did not answer is asked again."""
+
+
+def lock_epoch(engine: Any) -> int | None:
+    """What changes when a store has lost all locks taken before (another file), if it does that."""
+    return getattr(engine, "lock_epoch", None)
 
 
 class Lease:
@@ -57,16 +54,20 @@ class Lease:
         clock: Clock,
         counters: Counters,
         max_hold_s: float | None = None,
+        lock_epoch: int | None = None,
     ) -> None:
         self.engine = engine
         self.name = name
         self.token = token
+        self.undo = functools.partial(engine.lock_release, name, token)
         self.ttl_ms = ttl_ms
         self.depth = 1
+        self.owner: Callable[[], object] = lambda: None  # a reference to who may come in again
         self.released = False
         self.renew_at_s = math.inf
         self._gone = False
-        self._pid = os.getpid()
+        self._lock_epoch = lock_epoch
+        self._process = generation()
         self._clock = clock
         self._counters = counters
         self._renew_until_s = math.inf if max_hold_s is None else asked_at_s + max_hold_s
@@ -75,7 +76,11 @@ class Lease:
     @property
     def lost(self) -> bool:
         """True once it is not sure any more that the lock is held."""
-        return self._gone or self._clock.monotonic_s() >= self._ends_at_s
+        return (
+            self._gone
+            or self._clock.monotonic_s() >= self._ends_at_s
+            or self._lock_epoch != lock_epoch(self.engine)
+        )
 
     @property
     def left_s(self) -> float:
@@ -85,7 +90,7 @@ class Lease:
     @property
     def inherited(self) -> bool:
         """True in a child of the process that holds the lock."""
-        return self._pid != os.getpid()
+        return self._process != generation()
 
     def confirmed(self, asked_at_s: float, ttl_ms: int) -> None:
         """The store said that it is held, when asked then."""
@@ -131,156 +136,3 @@ class Lease:
     def _renew_next_in(self, seconds: float) -> None:
         # Not the lock's own clock, which tests move: the keeper waits in real time.
         self.renew_at_s = time.monotonic() + seconds
-
-
-class _Debt:
-    """Something the store has to be told, until when it matters."""
-
-    def __init__(self, act: Callable[[], object], due_at_s: float, until_s: float) -> None:
-        self.act = act
-        self.due_at_s = due_at_s
-        self.until_s = until_s
-        self.pause_s = RETRY_S[0]
-
-    def pay(self) -> bool:
-        """True if it is done with."""
-        try:
-            self.act()
-        except EngineUnavailable:
-            self.pause_s = min(self.pause_s * 2, RETRY_S[1])
-            self.due_at_s = time.monotonic() + self.pause_s
-            return self.due_at_s > self.until_s
-        return True
-
-
-class Keeper:
-    """The thread that renews. It ends when there is nothing to do, and is started again."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._leases: dict[int, weakref.ref[Lease]] = {}
-        self._debts: list[_Debt] = []
-        self._thread: threading.Thread | None = None
-        self._wakes_at_s = math.inf
-
-    def add(self, lease: Lease) -> None:
-        """Renews it from now on."""
-        with self._changed:
-            self._leases[id(lease)] = weakref.ref(lease)
-            self._wake_by_locked(lease.renew_at_s)
-
-    def drop(self, lease: Lease) -> None:
-        """Renews it no more."""
-        with self._changed:
-            self._leases.pop(id(lease), None)
-
-    def later(self, act: Callable[[], object], for_s: float, after_s: float = 0.0) -> None:
-        """Calls ``act`` in the keeper's thread, again while it raises EngineUnavailable.
-
-        For ``for_s`` seconds at most, and the first time ``after_s`` seconds from now.
-        """
-        due_at_s = time.monotonic() + after_s
-        with self._changed:
-            self._debts.append(_Debt(act, due_at_s, due_at_s + for_s))
-            self._wake_by_locked(due_at_s)
-
-    def take_over(self, other: Keeper) -> None:
-        """Does from now on what the other one did, whose thread finds nothing more to do."""
-        leases, other._leases = other._leases, {}
-        debts, other._debts = other._debts, []
-        with self._changed:
-            self._leases.update(leases)
-            self._debts += debts
-            if leases or debts:
-                self._wake_by_locked(self._next_locked())
-
-    def _wake_by_locked(self, at_s: float) -> None:
-        if self._thread is None:
-            self._wakes_at_s = at_s
-            self._thread = threading.Thread(
-                target=self._serve, name="nearcache-leases", daemon=True
-            )
-            self._thread.start()
-        elif at_s < self._wakes_at_s:
-            self._wakes_at_s = at_s
-            self._changed.notify()
-
-    def _serve(self) -> None:
-        while self._wait():
-            self._act()
-
-    def _act(self) -> None:
-        # Apart from _serve: its names would keep the last lease alive while it waits.
-        for act in self._due():
-            try:
-                act()
-            except Exception:
-                # A bug in one lock must not cost the others theirs.
-                logger.exception("a lock could not be renewed")
-
-    def _wait(self) -> bool:
-        """Until somebody is due; False if there is nobody to wait for."""
-        with self._changed:
-            while True:
-                self._wakes_at_s = self._next_locked()
-                if self._wakes_at_s == math.inf:
-                    self._thread = None
-                    return False
-                left_s = self._wakes_at_s - time.monotonic()
-                if left_s <= 0:
-                    return True
-                self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
-
-    def _next_locked(self) -> float:
-        # No name here may outlive the call: it would keep a lease alive that nobody holds.
-        dues = [each.renew_at_s for each in self._living_locked()]
-        return min(dues + [each.due_at_s for each in self._debts], default=math.inf)
-
-    def _living_locked(self) -> list[Lease]:
-        found = {at: reference() for at, reference in self._leases.items()}
-        for at, lease in found.items():
-            if lease is None:
-                self._leases.pop(at, None)
-        return [lease for lease in found.values() if lease is not None]
-
-    def _due(self) -> list[Callable[[], None]]:
-        now_s = time.monotonic()
-        with self._changed:
-            leases = [each.keep for each in self._living_locked() if each.renew_at_s <= now_s]
-            owed = any(each.due_at_s <= now_s for each in self._debts)
-        return [*leases, self._pay_debts] if owed else leases
-
-    def _pay_debts(self) -> None:
-        now_s = time.monotonic()
-        with self._changed:
-            due = [each for each in self._debts if each.due_at_s <= now_s]
-        done: list[_Debt] = []
-        try:
-            for each in due:
-                done.append(each)  # also if it raises: no debt is paid for ever
-                if not each.pay():
-                    done.pop()
-        finally:
-            with self._changed:
-                self._debts = [each for each in self._debts if each not in done]
-
-
-_keepers: dict[object, Keeper] = {}
-"""By the kind of ``threading.Lock`` they were made with: all but the last have retired."""
-
-
-def keeper() -> Keeper:
-    """That of this process, as gevent has patched it or not."""
-    kind = threading.Lock
-    found = _keepers.get(kind)
-    if found is None:
-        found = _keepers.setdefault(kind, Keeper())
-        for other in list(_keepers.values()):
-            if other is not found:
-                found.take_over(other)
-    return found
-
-
-# The thread is not in the child, another one may have held its lock, and the leases are the
-# parent's.
-os.register_at_fork(after_in_child=_keepers.clear)

@@ -200,7 +200,9 @@ def _name_of_call(
     # The object that a method belongs to is another one in every process, if it is no row.
     ignore = ("self",) if own_self and args and not hasattr(args[0], "_meta") else ()
     known = [_identity(each) for each in args]
-    return call_key(function, known, {k: _identity(v) for k, v in kwargs.items()}, ignore=ignore)
+    named = {each: _identity(value) for each, value in kwargs.items()}
+    # Locks of one name exclude too much rather than too little.
+    return call_key(function, known, named, ignore=ignore, captured=False)
 
 
 def _identity(argument: Any) -> Any:

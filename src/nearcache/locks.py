@@ -17,71 +17,40 @@ place in the queue.
 A lock object belongs to whoever holds it, not to a thread: it may be acquired in one thread
 or task and released in another. It can be held once. With ``reentrant`` the same thread or
 task may come in again, through this object or another one of the same name.
+
+A signal handler that raises, or ``greenlet.kill``, may end an attempt at any instruction. What
+the store may have given by then is given back: an engine that answers over a network is told by
+the ticket, which is made up here before it is asked; of one that answers at once the answer is
+put into a list by native code, so no instruction lies between the lock and the list.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
-import os
-import threading
 import time
 import types
 import weakref
-from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+from nearcache.bids import Bid, LockEngine, native_async, tell, tell_later
 from nearcache.clock import Clock, SystemClock
-from nearcache.errors import EngineError, EngineUnavailable, LockLost, LockNotAcquired
-from nearcache.flows import Flow, Pause, arun, ask, run
+from nearcache.errors import (
+    EngineError,
+    EngineUnavailable,
+    LockLost,
+    LockNotAcquired,
+)
+from nearcache.flows import Flow, arun, ask, run
+from nearcache.keeper import Keeper, keeper_of
 from nearcache.keys import decode_key
-from nearcache.leases import FOREVER_MS, Lease, keeper
+from nearcache.leases import FOREVER_MS, Lease
 from nearcache.metrics import Counters
+from nearcache.process import OfProcess
+from nearcache.threads import this_task, this_thread
 
 logger = logging.getLogger("nearcache.locks")
-
-FIRST_PAUSE_S = 0.001
-LONGEST_PAUSE_S = 0.020
-QUEUE_PAUSE_S = 0.005
-"""How often the first of a queue looks, where it cannot be woken."""
-WAIT_MS = 1000
-"""The longest single wait of an engine: then signals are looked at, and the place renewed."""
-OUTAGE_S = 15.0
-"""So long a store may be away before those who wait get its error."""
-
-
-class LockEngine(Protocol):
-    """The part of an engine that locks need; ``a`` twins beside it if it is ``native_async``.
-
-    An engine that does not notice when a holder's process is gone has ``lock_ttl_ms``, the
-    time of a lock made without one: it is renewed like any other.
-    """
-
-    def lock_acquire(self, name: bytes, ttl_ms: int) -> int | None: ...
-    def lock_renew(self, name: bytes, token: int, ttl_ms: int) -> bool: ...
-    def lock_release(self, name: bytes, token: int) -> bool: ...
-    def lock_wait(
-        self, name: bytes, ticket: int | None, ttl_ms: int, wait_ms: int
-    ) -> tuple[int | None, int | None]: ...
-    def lock_leave(self, name: bytes, ticket: int) -> None: ...
-
-
-def pauses(
-    clock: Clock, wait_s: float | None, longest_s: float = LONGEST_PAUSE_S
-) -> Iterator[float]:
-    """How long to sleep between attempts, until ``wait_s`` is over; None waits for ever."""
-    pause = FIRST_PAUSE_S
-    give_up_at = None if wait_s is None else clock.monotonic_s() + wait_s
-    while True:
-        if give_up_at is not None:
-            left = give_up_at - clock.monotonic_s()
-            if left <= 0:
-                return
-            pause = min(pause, left)
-        yield pause
-        pause = min(pause * 1.5, longest_s)
 
 
 class Lock:
@@ -109,7 +78,8 @@ class Lock:
         self._shown = decode_key(name)
         self._lease: Lease | None = None
         self._depth = 0
-        self._owner: object = None
+        self._in_block = False
+        self._owner = 0
         self._ttl_ms = _ttl_ms(timeout_s, engine)
         self._wait_s = wait_s
         self._auto_renew = auto_renew
@@ -139,15 +109,20 @@ class Lock:
 
     def acquire(self, *, blocking: bool = True, blocking_timeout: float | None = None) -> bool:
         """True once held. Waits ``blocking_timeout`` seconds, or what the lock was made with."""
-        blocks = _native_async(self.engine) or not _greenlets()
+        blocks = native_async(self.engine) or not _greenlets()
         flow = self._acquire(self._wait_of(blocking, blocking_timeout), blocks)
-        return run(flow, self.engine, self.clock)
+        depth = self._depth
+        try:
+            return run(flow, self.engine, self.clock)
+        except BaseException:  # an interrupt on the way back
+            self._back_to(depth)
+            raise
 
     async def aacquire(
         self, *, blocking: bool = True, blocking_timeout: float | None = None
     ) -> bool:
         """:meth:`acquire`, letting the event loop run meanwhile."""
-        flow = self._acquire(self._wait_of(blocking, blocking_timeout), _native_async(self.engine))
+        flow = self._acquire(self._wait_of(blocking, blocking_timeout), native_async(self.engine))
         return await arun(flow, self.engine, self.clock)
 
     def renew(self, timeout: float | None = None) -> None:
@@ -188,9 +163,14 @@ class Lock:
     # -- as a block ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        if not self.acquire():
-            raise self._not_acquired()
-        return self
+        depth, self._in_block = self._depth, True
+        try:
+            if not self.acquire():
+                raise self._not_acquired()
+            return self
+        except BaseException:
+            self._back_to(depth)
+            raise
 
     def __exit__(
         self,
@@ -201,6 +181,7 @@ class Lock:
         run(self._leave_block(error), self.engine, self.clock)
 
     async def __aenter__(self) -> Self:
+        self._in_block = True
         if not await self.aacquire():
             raise self._not_acquired()
         return self
@@ -218,67 +199,24 @@ class Lock:
     def _acquire(self, wait_s: float | None, blocks: bool) -> Flow[bool]:
         if self._come_in_again():
             return True
-        token: int | None = None
-        ticket: int | None = None
-        asked_at_s = self.clock.monotonic_s()
-        give_up_at_s = math.inf if wait_s is None else asked_at_s + wait_s
-        if wait_s == 0 or not _native_async(self.engine):
-            token = yield ask("lock_acquire", self.name, self._ttl_ms)
-        else:  # one round trip, whether it is free or not
-            wait_ms = self._wait_ms(wait_s if wait_s is not None else math.inf)
-            token, ticket = yield ask("lock_wait", self.name, None, self._ttl_ms, wait_ms)
-        if token is None and wait_s != 0:
-            token, asked_at_s = yield from self._queue(ticket, give_up_at_s, blocks)
-        if token is None:
-            return False
-        self._take(token, asked_at_s)
+        bid = Bid(self.engine, self.name, self._ttl_ms, self.clock)
+        try:
+            token, asked_at_s = yield from bid.made(wait_s, blocks)
+            if token is None:
+                return False
+            self._take(token, asked_at_s, bid.lock_epoch)
+        except BaseException as error:
+            self._withdraw(bid, error)
+            raise
         return True
 
-    def _queue(
-        self, ticket: int | None, give_up_at_s: float, blocks: bool
-    ) -> Flow[tuple[int | None, float]]:
-        """The token and when the store was asked for it; no token if the time is over."""
-        outage = _Outage(self.clock)
-        pause_s = FIRST_PAUSE_S
-        try:
-            while True:
-                asked_at_s = self.clock.monotonic_s()
-                left_s = max(0.0, give_up_at_s - asked_at_s)
-                wait_ms = self._wait_ms(left_s) if blocks else 0
-                try:
-                    token, ticket = yield ask("lock_wait", self.name, ticket, self._ttl_ms, wait_ms)
-                    outage.is_over()
-                except EngineUnavailable as error:
-                    if ticket is None:
-                        raise
-                    token, pause_s = None, outage.goes_on(error)
-                if token is not None:
-                    return token, asked_at_s
-                if not left_s:
-                    break
-                if outage.since_s is not None or not blocks:
-                    yield Pause(min(pause_s, left_s))
-                    pause_s = min(pause_s * 1.5, QUEUE_PAUSE_S)
-        except BaseException:
-            # Cancelled, interrupted, or the store is away: what is told to it must not wait.
-            if ticket is not None:
-                self._later("lock_leave", ticket)
-            raise
-        yield from self._leave_queue(ticket)
-        return None, 0.0
-
-    def _wait_ms(self, left_s: float) -> int:
-        # The lease is counted from before the wait. It must not lose much of its time to that.
-        longest_ms = max(1, min(WAIT_MS, self._ttl_ms // 4))
-        return min(longest_ms, math.ceil(min(left_s, WAIT_MS) * 1000))
-
-    def _leave_queue(self, ticket: int | None) -> Flow[None]:
-        if ticket is None:
-            return
-        try:
-            yield ask("lock_leave", self.name, ticket)
-        except EngineUnavailable:
-            self._later("lock_leave", ticket)
+    def _withdraw(self, bid: Bid, error: BaseException) -> None:
+        bid.withdraw(error)
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            self._depth = 0
+            self._keeper.drop(lease)
+            self._forget(lease)
 
     def _renew(self, timeout: float | None) -> Flow[None]:
         lease = self._held()
@@ -288,26 +226,35 @@ class Lock:
             raise self._gone(lease)
         lease.confirmed(asked_at_s, ttl_ms)
         if self._renews(ttl_ms):
-            keeper().add(lease)
+            self._keeper.see_to(lease)
+        else:
+            lease.renew_at_s = math.inf
 
     def _release(self) -> Flow[None]:
         lease = self._held()
-        if not self._go_out(lease):
+        if lease.depth > 1:
+            self._go_out(lease)
             return
-        lease.released = True
-        keeper().drop(lease)
         try:
+            lease.released, lease.renew_at_s = True, math.inf
+            self._keeper.add(lease, lease.undo)
+            self._go_out(lease)
             held = yield ask("lock_release", self.name, lease.token)
+            self._keeper.drop(lease)
         except EngineUnavailable as error:
-            self._later("lock_release", lease.token)
+            tell_later(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
+            self._keeper.drop(lease)
             if lease.lost:
                 raise lease.lose() from error
             # Whether it was held to the end nobody can tell: the store may be back empty.
             raise
         except EngineError:
+            self._keeper.drop(lease)
             raise
         except BaseException:  # cancelled, interrupted, a greenlet was killed
-            self._later("lock_release", lease.token)
+            tell(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
+            self._lease, self._depth = None, 0
+            self._keeper.drop(lease)
             raise
         if not held:
             raise lease.lose()
@@ -321,7 +268,7 @@ class Lock:
                 raise
             logger.warning("%s (while handling %s)", ours, type(error).__name__)
 
-    def _take(self, token: int, asked_at_s: float) -> None:
+    def _take(self, token: int, asked_at_s: float, lock_epoch: int | None) -> None:
         lease = Lease(
             self.engine,
             self.name,
@@ -331,22 +278,28 @@ class Lock:
             self.clock,
             self._counters,
             self._max_hold_s,
+            lock_epoch,
         )
         self._lease, self._depth = lease, 1
         if self._reentrant:
-            self._owner = _caller()
-            _reentrant[id(self.engine), self.name, self._owner] = lease
-        if self._renews(self._ttl_ms):
-            keeper().add(lease)
+            caller = _caller()
+            lease.owner = weakref.ref(caller)
+            self._owner = id(caller)
+            _reentrant.here()[id(self.engine), self.name, self._owner] = lease
+        if not self._renews(self._ttl_ms):
+            lease.renew_at_s = math.inf
+        self._keeper.add(lease, lease.undo if self._in_block else None)
 
     def _renews(self, ttl_ms: int) -> bool:
         return self._auto_renew and ttl_ms < FOREVER_MS
 
     def _come_in_again(self) -> bool:
         """True if the caller holds the lock already, and may."""
+        if self._lease is not None and self._lease.inherited:
+            self._lease, self._depth = None, 0  # our parent's, which holds it still
         if self._lease is None and not self._reentrant:
             return False
-        lease = _reentrant.get((id(self.engine), self.name, _caller()))
+        lease = self._lease_of(caller := _caller())
         if self._lease is not None and (not self._reentrant or lease is not self._lease):
             raise LockNotAcquired(
                 f"lock {self._shown!r} is already held by this object;"
@@ -357,9 +310,14 @@ class Lock:
         if lease.lost:
             raise lease.lose()
         lease.depth += 1
-        self._lease, self._owner = lease, _caller()
+        self._lease, self._owner = lease, id(caller)
         self._depth += 1
         return True
+
+    def _lease_of(self, caller: object) -> Lease | None:
+        """What that thread or task holds, and not an earlier one that had its number."""
+        lease = _reentrant.here().get((id(self.engine), self.name, id(caller)))
+        return lease if lease is not None and lease.owner() is caller else None
 
     def _go_out(self, lease: Lease) -> bool:
         """True if nobody of this caller is left inside, so that the lock has to be released."""
@@ -369,9 +327,24 @@ class Lock:
             self._lease = None
         if lease.depth:
             return False
-        if self._reentrant:
-            _reentrant.pop((id(self.engine), self.name, self._owner), None)
+        self._forget(lease)
         return True
+
+    def _forget(self, lease: Lease) -> None:
+        key = (id(self.engine), self.name, self._owner)
+        if self._reentrant and _reentrant.here().get(key) is lease:
+            _reentrant.here().pop(key, None)
+
+    def _back_to(self, depth: int) -> None:
+        """Goes out as often as an interrupted call came in."""
+        if self._lease is None or self._depth <= depth:
+            return
+        lease = self._lease
+        if lease.depth == 1:
+            lease.released, lease.renew_at_s = True, math.inf
+            tell(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
+            self._keeper.drop(lease)
+        self._go_out(lease)
 
     def _held(self) -> Lease:
         if self._lease is None:
@@ -382,13 +355,13 @@ class Lock:
         return self._lease
 
     def _gone(self, lease: Lease) -> LockLost:
-        keeper().drop(lease)
+        self._keeper.drop(lease)
         self._go_out(lease)
         return lease.lose()
 
-    def _later(self, method: str, number: int) -> None:
-        engine, name = self.engine, self.name
-        keeper().later(lambda: getattr(engine, method)(name, number), self._ttl_ms / 1000)
+    @property
+    def _keeper(self) -> Keeper:
+        return keeper_of(self.engine, self.name)
 
     def _wait_of(self, blocking: bool, blocking_timeout: float | None) -> float | None:
         if not blocking:
@@ -400,44 +373,15 @@ class Lock:
         return LockNotAcquired(f"lock {self._shown!r} was held by somebody else for the whole wait")
 
 
-class _Outage:
-    """A store that is away while somebody waits: how long, and when to look again."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.since_s: float | None = None
-        self._clock = clock
-
-    def is_over(self) -> None:
-        self.since_s = None
-
-    def goes_on(self, error: EngineUnavailable) -> float:
-        """Seconds to pause; raises the error if that has been going on for too long."""
-        now_s = self._clock.monotonic_s()
-        if self.since_s is None:
-            self.since_s = now_s
-        if now_s - self.since_s > OUTAGE_S:
-            raise error
-        return 0.1
-
-
-_reentrant: weakref.WeakValueDictionary[tuple[int, bytes, object], Lease]
-_reentrant = weakref.WeakValueDictionary()
-"""Leases of reentrant locks, by engine, name and the thread or task that holds them."""
-
-os.register_at_fork(after_in_child=_reentrant.clear)
+_Leases = weakref.WeakValueDictionary[tuple[int, bytes, int], Lease]
+_reentrant: OfProcess[_Leases] = OfProcess(weakref.WeakValueDictionary)
+"""Leases of reentrant locks, by engine, name and the ``id`` of the thread or task that holds
+them; that it is still the same one says ``lease.owner``."""
 
 
 def _caller() -> object:
     """The task that runs, or else the thread (greenlet)."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
-    return task or threading.get_ident()
-
-
-def _native_async(engine: Any) -> bool:
-    return bool(getattr(engine, "native_async", False))
+    return this_task() or this_thread()
 
 
 def _greenlets() -> bool:

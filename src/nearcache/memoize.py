@@ -27,7 +27,7 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any, overload
 
-from asgiref.sync import markcoroutinefunction
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.cache import caches
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 
@@ -77,7 +77,8 @@ def memoize(
 
     ``key``: a function of the same arguments that returns what tells calls apart, or a text
     where all calls are one; the function's name is in the key in any case. ``version``: a
-    change forgets all results. ``ignore``: names of parameters that make no difference.
+    change forgets all results. ``ignore``: names of parameters, and of captured
+    variables, that make no difference.
     The others are those of ``get_or_set``; ``early`` is on unless it is said otherwise, or the
     cache writes another backend's format. TypeError: the function has no name of its own; at a
     call: an argument has no stable identity.
@@ -120,8 +121,9 @@ class Memoized:
         self._version = version
         self._ignore = frozenset(ignore)
         self._protection = protection
-        self._is_async = inspect.iscoroutinefunction(plain)
-        unknown = self._ignore - set(inspect.signature(plain).parameters)
+        self._is_async = iscoroutinefunction(plain)
+        captured = getattr(getattr(plain, "__code__", None), "co_freevars", ())
+        unknown = self._ignore - set(inspect.signature(plain).parameters) - set(captured)
         if unknown:
             raise TypeError(f"{plain!r} has no parameter {', '.join(sorted(unknown))} to ignore")
         if self._is_async:
@@ -231,7 +233,7 @@ class BoundMemoized:
         functools.update_wrapper(self, memoized.uncached)
         self.__self__ = subject
         self._memoized = memoized
-        if inspect.iscoroutinefunction(memoized.uncached):
+        if iscoroutinefunction(memoized.uncached):
             markcoroutinefunction(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -4,6 +4,7 @@
     refused           a value was too large, or its shard stayed locked: not stored
     locks_lost        a named lock ran out or was taken over before its release
     forgiven          a call was not served because the store was away, and nobody was told
+    unstored          a computed value was returned although the store was lost meanwhile
 
 Single flight (nearcache.flight), among all who share the store, and within this process:
 
@@ -41,6 +42,7 @@ class Counters:
     refused: int = 0
     locks_lost: int = 0
     forgiven: int = 0
+    unstored: int = 0
     flight_leads: int = 0
     flight_follows: int = 0
     flight_timeouts: int = 0
@@ -55,13 +57,25 @@ class Counters:
 
     def refuse(self, cache: str, count: int = 1) -> None:
         """So many writes were not done; the first of a process is logged."""
-        if count and not self.refused:
+        first = not self.refused
+        self.refused += count  # first of all: a log handler may use the cache, and be refused
+        if count and first:
             logger.warning(
                 "%s: a value was not stored (larger than max_item, or its shard stayed locked); "
                 "more of them are only counted, as refused in stats()",
                 cache,
             )
-        self.refused += count
+
+    def lose(self, cache: str, error: Exception) -> None:
+        """A computed value may not be stored; the first of a process is logged."""
+        if not self.unstored:
+            logger.warning(
+                "%s: a computed value was returned and perhaps not stored (%s);"
+                " more of them are only counted, as unstored in stats()",
+                cache,
+                error,
+            )
+        self.unstored += 1
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)

@@ -390,6 +390,15 @@ class CacheOptions(Options):
         default=3,
     )
 
+    tests: str = option(
+        "tests",
+        "What a test run gets. `apart`: a cache of its own for each of its workers, which ends"
+        " with the run, so that no test reads or clears what a live site holds. `live`: the"
+        " cache as it is configured, for tests that have one of their own.",
+        one_of("apart", "live"),
+        default="apart",
+    )
+
     codec_fields: ClassVar[tuple[str, ...]] = (
         "serializer",
         "compressor",

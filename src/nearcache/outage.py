@@ -37,7 +37,7 @@ class Outage:
         self.forgiven = 0
         self._name = name
         self._clock = clock or SystemClock()
-        self._mutex = Mutex()
+        self._mutex = Mutex(reentrant=True)  # for signal handlers that use the cache
         self._writes = 0  # of those forgiven
         self._on_from = self._refused_from = (0.0, 0, 0)
 

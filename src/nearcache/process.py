@@ -1,12 +1,19 @@
-"""State that belongs to the process: made once per key, whoever asks first.
+"""What belongs to a process, and how a forked child notices that it is another one.
 
-Django makes a new backend object per thread and per asyncio task, so nothing dear may live
-on one. What is here survives a fork, as shared mappings do.
+A fork need not run any hook of Python's: uWSGI's does not by default, nor does C code. So nobody
+waits to be told. :func:`generation` is a number that a forked child does not share, at the price
+of one load. Whoever has something of one process (a connection, a thread, a lock, a lease, random
+numbers) keeps the number beside it, compares where it is used, and in another process takes a
+new one, *as a whole*: a lock that a thread of the parent held at the moment of the fork stays held
+in the child for ever, and so does what is behind it.
 
-So an object with sockets must renew itself in the child: it registers with
-``os.register_at_fork`` what forgets its parent's connections (closing, never shutting them
-down) and its locks, as :class:`nearcache.engines.redis.line.SharedLine` does. Or it is kept in
-a table that forks empty, as in :func:`nearcache.engines.redis.pool.once_here`.
+    once(key, make)     survives a fork: settings, engines, tables
+    OfProcess(make)     made anew in each child
+    Mutex()             a lock, of the kind that ``threading`` makes now, and of this process
+
+The first who asks in a child also calls what was given to :func:`when_forked`: descriptors of
+the parent are put away there. That is tidiness, and never what correctness hangs on. Where
+Python's hooks run, asking is all that the one we have does.
 
 Nor may a lock be kept as it was made: ``gunicorn -k gevent --preload`` imports and forks first,
 and patches ``threading`` in the child. A native lock that a greenlet waits for stops them all;
@@ -15,15 +22,40 @@ a native ``RLock`` lets all of them in. What is kept is a :class:`Mutex`.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random as _random
 import threading
-import weakref
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+from nearcache import _core
+
+__all__ = ["Mutex", "OfProcess", "chance", "generation", "nowhere", "once", "when_forked"]
 
 T = TypeVar("T")
 
-_mutexes: weakref.WeakSet[Mutex] = weakref.WeakSet()
+generation = _core.generation
+
+
+class OfProcess(Generic[T]):
+    """``here()`` gives what ``make`` made in this very process, whoever asked first."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: dict[int, T] = {}
+
+    def here(self) -> T:
+        number = generation()
+        try:
+            return self._made[number]
+        except KeyError:
+            # Of two threads that come at once, one made it in vain.
+            made = self._made.setdefault(number, self._make())
+        for other in list(self._made):
+            if other != number:
+                self._made.pop(other, None)
+        return made
 
 
 class Mutex:
@@ -34,41 +66,79 @@ class Mutex:
 
     def __init__(self, *, reentrant: bool = False) -> None:
         self._reentrant = reentrant
-        self._locks: dict[object, Any] = {}
-        _mutexes.add(self)
+        self._locks: OfProcess[dict[object, Any]] = OfProcess(dict)
 
     def now(self) -> Any:
-        kind = threading.Lock
-        lock = self._locks.get(kind)
+        kind, locks = threading.Lock, self._locks.here()
+        lock = locks.get(kind)
         if lock is None:
             made = threading.RLock() if self._reentrant else kind()
-            lock = self._locks.setdefault(kind, made)
+            lock = locks.setdefault(kind, made)
         return lock
 
 
 _made: dict[Hashable, Any] = {}
-_mutex = Mutex()
+_mutex = Mutex(reentrant=True)
 
 
 def once(key: Hashable, make: Callable[[], T]) -> T:
     """What ``make`` returned when it was first called for ``key``; errors are not kept.
 
-    ``make`` runs under this module's lock: it must not come back here.
+    ``make`` runs under this module's lock, so it must wait for nobody, and logs nothing: a log
+    handler has a lock of its own, and may use a cache. It may come back here, as may what
+    interrupts it (a signal handler, a finalizer): what was made first counts.
     """
     try:
         found: T = _made[key]
     except KeyError:
         with _mutex.now():
             if key not in _made:
-                _made[key] = make()
+                _made.setdefault(key, make())
             found = _made[key]
     return found
 
 
-def _after_fork() -> None:
-    # Another thread of the parent may have held one; that thread is not in this process.
-    for mutex in list(_mutexes):
-        mutex._locks.clear()
+_dice = OfProcess(_random.Random)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def chance() -> float:
+    """From 0 to below 1. ``random`` itself goes on in each child with its parent's numbers."""
+    return _dice.here().random()
+
+
+# ---- the parent's
+
+
+_putting_away: list[Callable[[], None]] = []
+
+
+def when_forked(act: Callable[[], None]) -> Callable[[], None]:
+    """Has it called in each forked child, once, as soon as anybody there asks who he is.
+
+    It must take no lock, wait for nothing, and need not be called at all.
+    """
+    _putting_away.append(act)
+    return act
+
+
+def nowhere(descriptor: int) -> None:
+    """Makes a descriptor of the parent's lead to /dev/null, here and not in the parent.
+
+    Closed it would be given out again, while a copied event loop or greenlet still reads from
+    it. Nor can a finalizer shut down what is not there.
+    """
+    with contextlib.suppress(OSError):
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.dup2(null, descriptor, inheritable=False)
+        finally:
+            os.close(null)
+
+
+def _forked() -> None:
+    for act in _putting_away:
+        act()
+
+
+_core._when_forked(_forked)
+os.register_at_fork(after_in_child=generation)

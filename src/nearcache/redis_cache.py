@@ -26,15 +26,16 @@ from django.conf import settings
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, default_key_func
 from django.utils.module_loading import import_string
 
-from nearcache import _core
+from nearcache import _core, testrun
 from nearcache.adapter import EngineCache, SettingsError
 from nearcache.engines.redis.resp import ErrorReply
-from nearcache.engines.redis.topology import ONCE, READ, SAFE, Reply
+from nearcache.engines.redis.topology import ONCE, READ, Reply
 from nearcache.errors import EngineBusy, EngineUnavailable
 from nearcache.extras import Extras
 from nearcache.flows import Ask, Flow, ask, call, twins
 from nearcache.keys import encode_key
 from nearcache.outage import Outage
+from nearcache.redis_apart import keep_apart
 from nearcache.redis_options import RedisOptions
 
 SESSION_ENGINES = {
@@ -102,6 +103,15 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         self._aask = topology.aask
         self._outage: Outage = engine.outage
         self._forgives = self.options.forgives(settings)
+        self._prefix = self.key_prefix
+        if self.options.tests == "apart":
+            testrun.watch(self)
+        self.moved()
+
+    def moved(self) -> None:
+        self._namespaced, self.key_prefix = self.apart, self._prefix
+        if self._namespaced:
+            keep_apart(self, self._prefix)
 
     def open_engine(self) -> Any:
         return self.options.engine
@@ -113,7 +123,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         try:
             reply = self._ask(packed, key_of(packed) if self._sharded else None, READ)
             if isinstance(reply, ErrorReply):
-                self._raise(reply)
+                self._raise(reply, packed)
         except EngineUnavailable as error:
             self._forgive(error)
             return default
@@ -126,7 +136,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         try:
             reply = await self._aask(packed, key_of(packed) if self._sharded else None, READ)
             if isinstance(reply, ErrorReply):
-                self._raise(reply)
+                self._raise(reply, packed)
         except EngineUnavailable as error:
             self._forgive(error)
             return default
@@ -146,11 +156,9 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         """True if stored. ``nx``: only if the key is absent; ``xx``: only if it is there."""
         packed = self._setting(key, value, timeout, version, nx, xx)
         try:
-            reply = self._ask(
-                packed, key_of(packed) if self._sharded else None, ONCE if nx or xx else SAFE
-            )
+            reply = self._ask(packed, key_of(packed) if self._sharded else None, ONCE)
             if isinstance(reply, ErrorReply):
-                self._raise(reply)
+                self._raise(reply, packed)
         except EngineUnavailable as error:
             self._forgive(error, write=True)
             return False
@@ -170,11 +178,9 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         """:meth:`set`."""
         packed = self._setting(key, value, timeout, version, nx, xx)
         try:
-            reply = await self._aask(
-                packed, key_of(packed) if self._sharded else None, ONCE if nx or xx else SAFE
-            )
+            reply = await self._aask(packed, key_of(packed) if self._sharded else None, ONCE)
             if isinstance(reply, ErrorReply):
-                self._raise(reply)
+                self._raise(reply, packed)
         except EngineUnavailable as error:
             self._forgive(error, write=True)
             return False
@@ -236,9 +242,9 @@ class RedisMethods(_core.RedisCommands, EngineCache):
             return (yield from EngineCache._set_many(self, dict(data), timeout, version))
         packed, count = self._set_many_command(dict(data), timeout, version)
         if count:
-            for reply in (yield call(self._topology, "ask_many", packed, count, SAFE)):
+            for reply in (yield call(self._topology, "ask_many", packed, count, ONCE)):
                 if isinstance(reply, ErrorReply):
-                    self._raise(reply)
+                    self._raise(reply, packed)
         return []
 
     def _did_delete_many(self, keys: Iterable[Any], version: int | None = None) -> Flow[None]:
@@ -342,7 +348,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         instead. Raises ImproperlyConfigured if the KEY_FUNCTION makes keys that begin with
         nothing of their own.
         """
-        if self.options.flush_on_clear:
+        if self.options.flush_on_clear and not self._namespaced:
             yield ask("flush")
         else:
             yield ask("clear_matching", prefix=self._common_prefix())
@@ -350,8 +356,14 @@ class RedisMethods(_core.RedisCommands, EngineCache):
     _clear, clear, aclear = forgiving(_cleared, _nothing, "change")
 
     def _flush_all(self) -> Flow[None]:
-        """FLUSHDB on every primary: other programs' keys and all locks are gone as well."""
-        yield ask("flush")
+        """FLUSHDB on every primary: other programs' keys and all locks are gone as well.
+
+        In a test run that is kept apart it deletes the run's own keys, and no others.
+        """
+        if self._namespaced:
+            yield ask("clear_matching", prefix=self._common_prefix())
+        else:
+            yield ask("flush")
 
     flush_all, aflush_all = twins(_flush_all)
 
@@ -392,15 +404,15 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         key = key_of(packed) if self._sharded else None
         reply = yield call(self._topology, "ask", packed, key, safety)
         if isinstance(reply, ErrorReply):
-            self._raise(reply)
+            self._raise(reply, packed)
         return reply
 
-    def _raise(self, reply: ErrorReply) -> NoReturn:
+    def _raise(self, reply: ErrorReply, packed: bytes) -> NoReturn:
         # Imported here: `nearcache.backends` is imported by who uses no Redis.
         from nearcache.engines.redis.faults import error_of
 
         self._topology.told(reply)
-        raise error_of(reply)
+        raise error_of(reply, packed)
 
     def _asked(self, step: Ask, otherwise: Any = None) -> Flow[Any]:
         stores = step.method in STORING

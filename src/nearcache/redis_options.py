@@ -48,7 +48,14 @@ TARGET_FIELDS = (
 
 def locations(value: Any) -> str | tuple[str, ...]:
     """A parser of one URL or several: hashable."""
-    return value if isinstance(value, str) else tuple(value)
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise ValueError(
+            f"is a {type(value).__name__}; write a URL or a list of URLs, such as"
+            f' "{DEFAULT_LOCATION}" or "unix:///run/redis.sock?db=0"'
+        )
+    return tuple(value)
 
 
 def text(value: Any) -> str:

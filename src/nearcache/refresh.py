@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
-import os
 import sys
 import threading
 import time
@@ -24,7 +23,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from nearcache.keys import decode_key
-from nearcache.process import Mutex
+from nearcache.process import OfProcess
+from nearcache.threads import start
 
 logger = logging.getLogger("nearcache.stampede")
 
@@ -32,49 +32,63 @@ MAX_RUNNING = 8
 EXIT_WAIT_S = 1.0
 FAILING_MAX = 1024
 
-_tasks: set[asyncio.Task[None]] = set()  # the loop itself refers to its tasks weakly
-_threads: set[threading.Thread] = set()
-_mutex = Mutex()
+# The loop itself refers to its tasks weakly.
+_tasks: OfProcess[set[asyncio.Task[None]]] = OfProcess(set)
+_threads: OfProcess[set[_Job]] = OfProcess(set)
+
+
+class _Job:
+    """Work in a thread of its own."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._over = threading.Lock()
+        self._over.acquire()
+
+    def __call__(self) -> None:
+        try:
+            self._work()
+        finally:
+            if "django.db" in sys.modules:
+                sys.modules["django.db"].connections.close_all()  # those of this thread
+            _threads.here().discard(self)
+            self._over.release()
+
+    def join(self, seconds: float = -1) -> None:
+        if self._over.acquire(timeout=seconds):
+            self._over.release()
 
 
 def in_thread(work: Callable[[], None]) -> bool:
     """Calls ``work`` in the background; False if too many run already. ``work`` does not raise."""
-    thread = threading.Thread(target=_worked, args=(work,), name="nearcache-refresh", daemon=True)
-    with _mutex.now():
-        if len(_threads) >= MAX_RUNNING:
-            return False
-        _threads.add(thread)
+    job = _Job(work)
+    _threads.here().add(job)
     try:
-        thread.start()
-    except RuntimeError:  # no more threads, or the interpreter is ending
-        with _mutex.now():
-            _threads.discard(thread)
-        return False
+        if len(_threads.here()) > MAX_RUNNING:
+            _threads.here().discard(job)
+            return False
+        start(job, "nearcache-refresh")
+    except BaseException as error:
+        _threads.here().discard(job)
+        if isinstance(error, RuntimeError):  # no more threads, or the interpreter is ending
+            return False
+        raise
     return True
 
 
 def in_task(work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
     """The same in the running event loop."""
-    if len(_tasks) >= MAX_RUNNING:
+    tasks = _tasks.here()
+    if len(tasks) >= MAX_RUNNING:
         # Tasks of a loop that was closed under them never say that they are done.
-        for task in [each for each in _tasks if each.get_loop().is_closed()]:
-            _tasks.discard(task)
-        if len(_tasks) >= MAX_RUNNING:
+        for task in [each for each in tasks if each.get_loop().is_closed()]:
+            tasks.discard(task)
+        if len(tasks) >= MAX_RUNNING:
             return False
     task = asyncio.get_running_loop().create_task(work())
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
     return True
-
-
-def _worked(work: Callable[[], None]) -> None:
-    try:
-        work()
-    finally:
-        if "django.db" in sys.modules:
-            sys.modules["django.db"].connections.close_all()  # those of this thread
-        with _mutex.now():
-            _threads.discard(threading.current_thread())
 
 
 class Failing:
@@ -82,14 +96,12 @@ class Failing:
 
     def __init__(self) -> None:
         self._keys: OrderedDict[bytes, None] = OrderedDict()
-        self._mutex = Mutex()
 
     def began(self, raw_key: bytes, error: Exception) -> None:
-        with self._mutex.now():
-            known = raw_key in self._keys
-            self._keys[raw_key] = None
-            if len(self._keys) > FAILING_MAX:
-                self._keys.popitem(last=False)
+        known = raw_key in self._keys
+        self._keys[raw_key] = None
+        if len(self._keys) > FAILING_MAX:
+            self._keys.popitem(last=False)
         if not known:
             logger.warning(
                 "%r cannot be computed anew (%s); what is known is served until it can,"
@@ -100,25 +112,15 @@ class Failing:
             )
 
     def over(self, raw_key: bytes) -> None:
-        if raw_key not in self._keys:
-            return
-        with self._mutex.now():
-            known = self._keys.pop(raw_key, 0) is None
-        if known:
+        if raw_key in self._keys and self._keys.pop(raw_key, 0) is None:
             logger.warning("%r is computed again", decode_key(raw_key))
-
-
-def _after_fork() -> None:
-    _threads.clear()
-    _tasks.clear()
 
 
 def _let_them_end() -> None:
     # A daemon thread inside native code when the interpreter goes away can take it down hard.
     give_up_at_s = time.monotonic() + EXIT_WAIT_S
-    for thread in list(_threads):
-        thread.join(max(0.0, give_up_at_s - time.monotonic()))
+    for job in list(_threads.here()):
+        job.join(max(0.0, give_up_at_s - time.monotonic()))
 
 
-os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_let_them_end)

@@ -21,8 +21,9 @@ Stampede Prevention", Proceedings of the VLDB Endowment 8(8), 2015 (XFetch).
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-import random
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -30,16 +31,14 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
 from nearcache.codec import Undecodable
 from nearcache.codec.envelope import Envelope, EnvelopeCodec, opened
-from nearcache.errors import EngineBusy, EngineUnavailable, OptionError
+from nearcache.errors import EngineBusy, EngineUnavailable, OptionError, ServerNotReady
 from nearcache.extras import ENDLESS_S, EXPIRED_MS, Extras
 from nearcache.flight import Flight, Tasks, Threads
 from nearcache.flows import Ask, Flow, Run, arun, ask, run
-from nearcache.locks import Lock
+from nearcache.process import chance as by_chance
 from nearcache.process import once
 from nearcache.refresh import Failing, in_task, in_thread
 from nearcache.stampede_options import StampedeOptions, Terms, terms_of
-
-FLIGHT = b"\0flight\0"  # no user's lock has this name: key functions make no such start
 
 Found = tuple[bytes, int] | None
 """What ``gets`` says: bytes and version."""
@@ -80,10 +79,11 @@ class StampedeProof(Extras):
 
     flight_wait_s: float = 30.0
     flight_lease_s: float = 3.0
-    """How long a dead process's computation is waited for, where the store cannot know of it."""
+    """How long a dead process's computation is waited for; and where the store knows of death:"""
+    local_lease_s: float = 10.0
     options: Any = None
     _outage: Any = None  # of backends that make a miss of it
-    chance: ClassVar[Any] = staticmethod(random.random)  # from 0 to below 1
+    chance: ClassVar[Any] = staticmethod(by_chance)  # from 0 to below 1
 
     def get_or_set(
         self,
@@ -124,8 +124,10 @@ class StampedeProof(Extras):
         jitter: float | None = None,
         wait: float | None = None,
     ) -> Any:
-        """:meth:`get_or_set`; ``default`` may also return an awaitable."""
+        """:meth:`get_or_set`; ``default`` may also be an awaitable, or return one."""
         terms = self._terms(early, stale, stale_on_error, jitter, wait)
+        if inspect.isawaitable(default):
+            default = functools.partial(lambda it: it, default)
         return await self._aserved(key, default, timeout, version, terms)
 
     # -- a hit: written out, twice; everything else is flows ---------------------------------
@@ -253,32 +255,32 @@ class StampedeProof(Extras):
     def _early(self, call: Call, seen: bytes, value: Any) -> Flow[Any]:
         """Computes a fresh value anew, if nobody else is at it."""
         flight = self._flight(call)
-        raw: bytes | None = None
-        try:
-            if not (yield from flight.try_join()):
-                return value
-            found = yield from self._asked(ask("gets", call.raw_key))
-            if found is None or found[0] != seen:
-                # Refreshed, changed or deleted since: there is nothing to do early.
-                raw = found[0] if found and self._suits(call, found[0]) else None
-                return value
-            self.counters.early_recomputes += 1
-            raw = yield from self._recomputed(call, found)
-            return self._inside(raw, value)
-        finally:
-            yield from flight.leave(raw)
+        return (yield from flight.flown(self._early_flight(call, flight, seen, value)))
+
+    def _early_flight(self, call: Call, flight: Flight, seen: bytes, value: Any) -> Flow[Any]:
+        if not (yield from flight.try_join()):
+            return value
+        found = yield from self._asked(ask("gets", call.raw_key))
+        if found is None or found[0] != seen:
+            # Refreshed, changed or deleted since: there is nothing to do early.
+            flight.raw = found[0] if found and self._suits(call, found[0]) else None
+            return value
+        self.counters.early_recomputes += 1
+        flight.raw = yield from self._recomputed(call, found)
+        return self._inside(flight.raw, value)
 
     def _behind(self, call: Call) -> Flow[None]:
         """Has a stale value computed anew behind this call, if nobody is at it."""
-        flight, started = self._flight(call), False
+        flight = self._flight(call)
         try:
-            if not (yield from flight.try_join()):
-                return
-            started = self._start(call, flight)
-            self.counters.refresh_skipped += not started
-        finally:
-            if not started:
-                yield from flight.leave()
+            joined = yield from flight.try_join()
+            started = joined and self._start(call, flight)
+        except BaseException:
+            flight.abandon()
+            raise
+        self.counters.refresh_skipped += joined and not started
+        if not started:
+            yield from flight.leave()
 
     def _start(self, call: Call, flight: Flight) -> bool:
         if call.ways is Tasks:
@@ -286,20 +288,20 @@ class StampedeProof(Extras):
         return in_thread(lambda: run(self._refreshed(call, flight), self.engine, self.clock))
 
     def _refreshed(self, call: Call, flight: Flight) -> Flow[None]:
-        raw = None
         try:
-            flight.moved_here()
-            # Read again, now that nobody else computes: somebody may have just before.
-            found = yield from self._asked(ask("gets", call.raw_key))
-            if found and self._suits(call, found[0]):
-                raw = found[0]
-            else:
-                raw = yield from self._recomputed(call, found)
+            yield from flight.flown(self._refresh_flight(call, flight))
         except Exception as error:  # noqa: BLE001 - there is no caller to tell
             self.counters.refresh_errors += 1
             self._failing.began(call.raw_key, error)
-        finally:
-            yield from flight.leave(raw)
+
+    def _refresh_flight(self, call: Call, flight: Flight) -> Flow[None]:
+        flight.moved_here()
+        # Read again, now that nobody else computes: somebody may have just before.
+        found = yield from self._asked(ask("gets", call.raw_key))
+        if found and self._suits(call, found[0]):
+            flight.raw = found[0]
+        else:
+            flight.raw = yield from self._recomputed(call, found)
 
     def _computed(self, call: Call) -> Flow[Any]:
         """What is late or missing: by this caller, or by another one that he waits for."""
@@ -308,16 +310,15 @@ class StampedeProof(Extras):
             own = yield from self._recomputed(call, (yield from self._replaceable(call)))
             return self._inside(own, call.computed)
         flight = self._flight(call)
-        raw: bytes | None = None
-        try:
-            raw = yield from flight.join(lambda: self._look(call))
-            if raw is None or not self._suits(call, raw):
-                raw = None
-                raw = yield from self._recomputed(call, (yield from self._replaceable(call)))
-            self.counters.stale_on_error += self._is_stale(raw)
-            return self._inside(raw, call.computed)
-        finally:
-            yield from flight.leave(raw)
+        return (yield from flight.flown(self._computing_flight(call, flight)))
+
+    def _computing_flight(self, call: Call, flight: Flight) -> Flow[Any]:
+        raw = yield from flight.join(lambda: self._look(call))
+        if raw is None or not self._suits(call, raw):
+            raw = yield from self._recomputed(call, (yield from self._replaceable(call)))
+        flight.raw = raw
+        self.counters.stale_on_error += self._is_stale(raw)
+        return self._inside(raw, call.computed)
 
     def _set_anew(self, call: Call) -> Flow[Any]:
         """Computes and stores, whatever is there; what this caller computed."""
@@ -325,8 +326,8 @@ class StampedeProof(Extras):
         self._failing.over(call.raw_key)
         raw, expires_at_ms = self._wrapped(call, value, delta_ms)
         yield from self._room_for(call.raw_key)
-        stored = yield from self._asked(ask("set", call.raw_key, raw, expires_at_ms), True)
-        self.counters.refuse(type(self).__name__, not stored)
+        asked = self._asked(ask("set", call.raw_key, raw, expires_at_ms), True)
+        self.counters.refuse(type(self).__name__, not (yield from self._tried(asked, True)))
         return self._inside(raw, value)
 
     def _replaceable(self, call: Call) -> Flow[Found]:
@@ -393,6 +394,19 @@ class StampedeProof(Extras):
 
     def _put(self, call: Call, raw: bytes, expires_at_ms: int | None, found: Found) -> Flow[bytes]:
         """Stores; the bytes that are there then, if somebody else was faster."""
+        return bytes((yield from self._tried(self._placed(call, raw, expires_at_ms, found), raw)))
+
+    def _tried(self, storing: Flow[Any], otherwise: Any) -> Flow[Any]:
+        """What was computed is worth more than the error of a store that was lost meanwhile."""
+        try:
+            return (yield from storing)
+        except EngineUnavailable as error:
+            if isinstance(error, ServerNotReady):
+                raise  # it answered: it is full, or a replica
+            self.counters.lose(type(self).__name__, error)
+            return otherwise
+
+    def _placed(self, call: Call, raw: bytes, expires_at_ms: Any, found: Found) -> Flow[bytes]:
         yield from self._room_for(call.raw_key)
         if found is not None:
             stored = yield from self._swapped(call, raw, expires_at_ms, found[1])
@@ -455,17 +469,9 @@ class StampedeProof(Extras):
 
     def _flight(self, call: Call) -> Flight:
         wait_s = call.terms.wait_s
-        # Where the store cannot know that we died, the lock is short and renewed.
-        short = hasattr(self.engine, "lock_ttl_ms")
-        lock = Lock(
-            self.engine,
-            FLIGHT + call.raw_key,
-            timeout_s=min(wait_s, self.flight_lease_s) if short else wait_s,
-            auto_renew=short,
-            max_hold_s=wait_s,
-            clock=self.clock,
-        )
-        return Flight(lock, self.engine, wait_s, self.clock, self.counters, call.ways)
+        far = hasattr(self.engine, "lock_ttl_ms")
+        times_s = wait_s, self.flight_lease_s if far else self.local_lease_s
+        return Flight(self.engine, call.raw_key, *times_s, self.clock, self.counters, call.ways)
 
     @property
     def _failing(self) -> Failing:

@@ -3,10 +3,14 @@
 For engines whose calls take microseconds on this host. Django's own ``a*`` methods hand
 every call to a thread, which costs more than the call and queues behind the others. A
 backend over :class:`~nearcache.adapter.EngineCache` has real twins and needs none of this.
+
+What looks at the whole store takes longer: the loop has its turn after every slice of it, and
+the one walk that has no slices, a tool's, goes to a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +20,9 @@ if TYPE_CHECKING:
     from nearcache.extras import Extras as Base
 else:
     Base = object
+
+SLICE_ITEMS = 1000
+"""How many items are looked at between two turns of the loop: well under a millisecond."""
 
 
 class AsyncTwins(Base):
@@ -64,3 +71,28 @@ class AsyncTwins(Base):
 
     async def adecr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
         return self.decr(key, delta, version)
+
+    # -- walks through the whole store -------------------------------------------------------
+
+    async def adelete_pattern(self, pattern: str, version: int | None = None) -> int:
+        space = self._key_space(version)
+        return await self._adelete_matching(space.prefix or b"", space.glob(pattern))
+
+    async def aclear(self) -> None:
+        own = self._own_prefix()
+        if own:
+            await self._adelete_matching(own, None)
+        else:
+            self.engine.clear()
+
+    async def acheck(self) -> list[str]:
+        return await asyncio.to_thread(self.engine.check)
+
+    async def _adelete_matching(self, prefix: bytes, glob: bytes | None) -> int:
+        cursor = deleted = 0
+        while True:
+            cursor, items = self.engine.scan(cursor, SLICE_ITEMS, prefix=prefix, glob=glob)
+            deleted += self.engine.delete_many([item[0] for item in items])
+            if not cursor:
+                return deleted
+            await self.clock.asleep(0)

@@ -257,15 +257,14 @@ def test_get_or_set_keeps_django_s_meaning(cache: Any) -> None:
 def test_waiting_for_a_computation_is_bounded(make_cache: Make) -> None:
     cache = make_cache(options={"single_flight": 0.05})
     before = cache.stats()["flight_timeouts"]
-    held = cache.engine.lock_acquire(b"\0flight\0:1:k", 60_000)
-    assert held
+    assert cache.engine.claim(b":1:k", 7, 60_000)
     assert cache.get_or_set("k", lambda: "value") == "value"
     assert cache.stats()["flight_timeouts"] == before + 1
 
 
 def test_without_single_flight_everybody_computes_at_once(make_cache: Make) -> None:
     cache = make_cache(options={"single_flight": 0})
-    cache.engine.lock_acquire(b"\0flight\0:1:k", 60_000)
+    assert cache.engine.claim(b":1:k", 7, 60_000)
     assert cache.get_or_set("k", lambda: "value") == "value"
 
 
@@ -300,7 +299,7 @@ def test_a_value_too_large_is_refused_counted_and_leaves_nothing_old(cache: Any)
 def test_the_first_value_that_is_refused_is_logged_and_no_other(
     make_cache: Make, codec: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    cache = make_cache(max_item="1MB", **codec)
+    cache = make_cache(options=codec)
     large = os.urandom(2 << 20)
     for _ in range(2):
         cache.set("k", large)

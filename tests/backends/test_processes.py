@@ -306,6 +306,7 @@ def test_without_settings_the_cache_has_its_place_and_works() -> None:
     import tempfile, pathlib
     home = pathlib.Path(tempfile.mkdtemp())
     shm.TMPFS = str(home)
+    settings.BASE_DIR = home  # which tells the project, as there is no settings module
     cache = SharedMemoryCache("", {})
     cache.set("k", 1)
     print(cache.get("k"), oct((home / f"nearcache-{os.geteuid()}").stat().st_mode)[-3:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -55,7 +56,7 @@ def cache(make: Make) -> Any:
 def get_or_set(request: pytest.FixtureRequest, cache: Any) -> Callable[..., Any]:
     def plain(*args: Any, **extras: Any) -> Any:
         value = cache.get_or_set(*args, **extras)
-        for thread in list(refresh._threads):
+        for thread in list(refresh._threads.here()):
             thread.join()
         return value
 
@@ -73,6 +74,36 @@ def get_or_set(request: pytest.FixtureRequest, cache: Any) -> Callable[..., Any]
         return asyncio.run(main())
 
     return awaited
+
+
+class Awaits:
+    async def __call__(self) -> str:
+        return "value"
+
+
+@pytest.mark.parametrize("extras", [{}, {"wait": 0}, {"timeout": 0}, {"early": 1, "stale": 60}])
+def test_what_can_be_awaited_is_awaited(cache: Any, extras: dict[str, Any]) -> None:
+    async def compute(value: str = "value") -> str:
+        await asyncio.sleep(0)
+        return value
+
+    async def main() -> None:
+        ways = [compute, functools.partial(compute, "value"), Awaits(), lambda: compute()]
+        for number, way in enumerate([*ways, compute(), asyncio.ensure_future(compute())]):
+            assert await cache.aget_or_set(f"k{number}", way, **extras) == "value"
+            if extras.get("timeout") != 0:
+                assert await cache.aget(f"k{number}") == "value"
+
+    asyncio.run(main())
+
+
+def test_a_coroutine_in_a_plain_call_is_an_error_that_says_what_to_do(cache: Any) -> None:
+    async def compute() -> str:
+        return "value"
+
+    with pytest.raises(TypeError, match="aget_or_set"):
+        cache.get_or_set("k", compute)
+    assert cache.get_or_set("k", lambda: "value") == "value"
 
 
 def test_a_soft_deadline_is_everybody_s(

@@ -210,6 +210,5 @@ def test_the_cost_is_measured_on_a_cache_of_the_user_s_and_leaves_nothing_in_it(
     monkeypatch.chdir(tmp_path)
     result = lab("record", "cost", "--settings", "ownsettings")
     assert result.returncode == 0, result.stderr
-    assert (tmp_path / "c.lock").exists()
     cache = SharedMemoryCache(entry["LOCATION"], {})
     assert list(cache.iter_keys("*")) == []

@@ -241,7 +241,7 @@ def test_a_cache_that_is_empty_yet_is_no_failure(tmp_path: Path) -> None:
 
 def test_without_settings_nothing_happens_and_check_says_so() -> None:
     with configured():
-        assert purge_url("https://example.com/").ok
+        assert not purge_url("https://example.com/").ok
         assert [message.id for message in check_settings()] == ["nearcache.nginx.W001"]
 
 
@@ -363,3 +363,35 @@ def printed(script: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+@pytest.mark.parametrize("settings", [{}, {"base": "https://example.com"}])
+def test_who_names_no_cache_and_no_agent_is_told_that_nothing_was_purged(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with configured(**settings):
+        results = [purge_url("https://example.com/a") for _ in range(2)]
+        assert [(each.state, each.ok, each.files) for each in results] == [("done", False, 0)] * 2
+        assert "names no cache and no agent" in results[0].reason
+        assert [r.levelno for r in caplog.records if "no cache" in r.getMessage()] == [
+            logging.ERROR
+        ]
+        for call in (purge_url, async_to_sync(apurge_url)):
+            with pytest.raises(PurgeFailed, match="NEARCACHE_NGINX names no cache and no agent"):
+                call("https://example.com/a", raise_errors=True)
+    connection.close()
+
+
+@override_settings()
+def test_a_purge_without_the_setting_is_not_ok_either() -> None:
+    from django.conf import settings
+
+    with configured():
+        del settings.NEARCACHE_NGINX
+        result = purge_url("https://example.com/a")
+    assert not result.ok
+    assert "nothing was purged" in result.reason
+
+
+def test_a_purge_that_went_well_has_no_reason_to_tell(nginx: Nginx) -> None:
+    assert purge_url("/a").reason == ""

@@ -116,7 +116,8 @@ class ClusterServers:
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
         yield "opened"
         while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1):
-            source.ask("MIGRATE", "127.0.0.1", target.server.port, "", 0, 5000, "KEYS", *keys)
+            raw = [key.encode(errors="surrogateescape") for key in keys]
+            source.ask("MIGRATE", "127.0.0.1", target.server.port, "", 0, 5000, "KEYS", *raw)
             yield "moved"
         # The importer first: else for a moment nobody served the slot.
         for node in [target, *(each for each in self.primaries() if each is not target)]:

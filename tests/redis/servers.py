@@ -89,7 +89,8 @@ class Server:
 
     def ask(self, *words: Any, **options: Any) -> Any:
         """The reply as the server sent it, decoded: redis-py's versions differ in reading it."""
-        with self.client(decode_responses=True, protocol=2, **options) as client:
+        text = {"decode_responses": True, "encoding_errors": "surrogateescape"}
+        with self.client(protocol=2, **text, **options) as client:
             connection = client.connection_pool.get_connection()
             try:
                 connection.send_command(*words)

@@ -31,7 +31,7 @@ def test_200_short_loops_leave_nothing_behind(server: Server) -> None:
         assert asyncio.run(main()) == b"PONG"
         wait_for(lambda: not ids_of(server))
     gc.collect()  # a ResourceWarning would be an error
-    assert len(line._by_loop) <= 1
+    assert len(line._by_loop.here()) <= 1
 
 
 def test_loops_of_async_to_sync_leave_nothing_behind(server: Server) -> None:

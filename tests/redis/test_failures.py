@@ -121,7 +121,7 @@ def test_passwords(guarded: Server, engine: Engine) -> None:
 def test_rights(guarded: Server, engine: Engine) -> None:
     run = engine(guarded, username="me", password=SECRET)
     assert run("get", b"mine:key") is None
-    fails(run, errors.AuthenticationFailed, "NOPERM", "ACL SETUSER")
+    fails(run, errors.NotPermitted, "NOPERM", "ACL SETUSER", "GET key")
     assert run("get", b"mine:key") is None
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Any
 
 import pytest
 
 from nearcache.engines.redis import faults
-from nearcache.engines.redis.channel import Channel
+from nearcache.engines.redis.channel import Channel, Exchange
 from nearcache.engines.redis.connect import connect
 from nearcache.engines.redis.resp import ErrorReply, ProtocolError, pack
 from nearcache.engines.redis.target import Address, Target
@@ -19,6 +18,7 @@ from nearcache.errors import (
     ConnectionFailed,
     DataError,
     EngineError,
+    NotPermitted,
     ReplyTimeout,
     ServerMisconfigured,
     ServerNotReady,
@@ -33,10 +33,11 @@ def error_for(server: Server, *words: bytes) -> EngineError:
     """The error for what the server replies to the last of these commands, ";" between them."""
     channel = Channel(connect(PATIENT, Address(path=server.path)), 20.0)
     commands = [command.split() for command in b" ".join(words).split(b";")]
-    replies: list[Any] = []
-    channel.exchange(b"".join(pack(*words) for words in commands), len(commands), replies)
+    exchange = Exchange(b"".join(pack(*words) for words in commands), len(commands))
+    channel.exchange = exchange
+    channel.carry()
     channel.close()
-    reply = replies[-1]
+    reply = exchange.replies[-1]
     assert isinstance(reply, ErrorReply), reply
     error = faults.error_of(reply)
     assert error.__cause__ is reply
@@ -63,7 +64,7 @@ def error_for(server: Server, *words: bytes) -> EngineError:
             ServerNotReady,
             "lost its primary",
         ),
-        (b"ACL SETUSER default -get ; GET k", AuthenticationFailed, "ACL SETUSER"),
+        (b"ACL SETUSER default -get ; GET k", NotPermitted, "ACL SETUSER"),
     ],
     ids=lambda value: value.decode() if isinstance(value, bytes) else "",
 )

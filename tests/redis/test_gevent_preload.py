@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nearcache.engines.memory import MemoryEngine
-from nearcache.leases import keeper
+from nearcache.keeper import keeper_of
 from nearcache.locks import Lock
 from nearcache.process import Mutex
 from tests.redis.servers import Server
@@ -165,21 +165,22 @@ def test_a_process_that_is_patched_late(settings: dict[str, Any]) -> None:
 def test_a_keeper_made_before_threading_was_patched_hands_over(
     eventually: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, native = keeper(), threading.Lock
-    with monkeypatch.context() as patched, Lock(MemoryEngine(), b"n", timeout_s=3) as lock:
-        assert before._leases
+    engine, native = MemoryEngine(), threading.Lock
+    before = keeper_of(engine, b"n")
+    with monkeypatch.context() as patched, Lock(engine, b"n", timeout_s=3) as lock:
+        assert before._kept
         patched.setattr(threading, "Lock", lambda: native())
-        after = keeper()
-        assert after is keeper()
+        after = keeper_of(engine, b"n")
+        assert after is keeper_of(engine, b"n")
         assert after is not before
-        assert after._leases
-        assert not before._leases
+        assert after._kept
+        assert not before._kept
         lease = lock._lease
         assert lease
         ends_at_s = lease._ends_at_s
         eventually(lambda: lease._ends_at_s > ends_at_s)
         lock.check()
-    eventually(lambda: not after._leases)
+    eventually(lambda: not after._kept)
 
 
 def test_a_mutex_is_of_the_kind_that_threading_makes_now(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,17 +241,36 @@ def test_what_may_be_repeated_is_repeated_once(
 
 
 def test_what_must_not_be_repeated_says_that_it_may_have_been_done(
-    server: Server, line: SharedLine
+    lines: list[SharedLine],
 ) -> None:
-    # A unix socket tells us at once, and nothing was sent: see the next test.
-    line = SharedLine(line.target, Address(host="127.0.0.1", port=server.port))
+    """The server read it, and then hung up without a word."""
+
+    def talk(peer: socket.socket) -> None:
+        replying(*HANDSHAKE, PONG)(peer)
+        read.append(peer.recv(1000))
+
+    read: list[bytes] = []
+    with stranger(talk) as address:
+        line = line_to(lines, address, breaker_failures=0)
+        line.ask(pack(b"PING"))
+        with pytest.raises(ConnectionFailed, match="may or may not have been carried out"):
+            line.ask(pack(b"INCR", b"n"), b"n", ONCE)
+        line.close()
+    assert read == [pack(b"INCR", b"n")]
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_what_came_to_an_end_that_was_closed_is_sent_on_the_next_connection(
+    server: Server, lines: list[SharedLine], kind: str
+) -> None:
+    """TCP takes it, and a reset answers it; nobody has read it."""
+    tcp = Address(host="127.0.0.1", port=server.port)
+    line = line_to(lines, tcp if kind == "tcp" else server, breaker_failures=0)
     line.ask(pack(b"PING"))
     kill_connections(server)
     in_use_a_moment_ago(line)
-    with pytest.raises(ConnectionFailed, match="may or may not have been carried out"):
-        line.ask(pack(b"INCR", b"n"), b"n", ONCE)
-    assert line.ask(pack(b"GET", b"n"), b"n", READ) is None
-    line.close()
+    assert line.ask(pack(b"INCR", b"n"), b"n", ONCE) == 1
+    assert line.stats()["connects"] == 2
 
 
 def test_what_was_never_sent_is_sent_on_the_next_connection(
@@ -503,6 +522,27 @@ def test_closing_drops_the_connection_and_asking_makes_a_new_one(
     assert line.stats()["open"] == 0
     assert line.ask(pack(b"PING")) == b"PONG"
     assert line.stats()["connects"] == 2
+
+
+def test_closing_during_anothers_call_wins_when_that_is_over(
+    server: Server, line: SharedLine
+) -> None:
+    old = line.ask(pack(b"CLIENT", b"ID"))
+    in_use_a_moment_ago(line)
+    popped: list[Any] = []
+
+    def pop() -> None:
+        popped.append(line.ask(pack(b"BLPOP", b"list", b"0")))
+
+    popping = threading.Thread(target=pop)
+    popping.start()
+    wait_for(lambda: int(server.ask("INFO", "clients").split("blocked_clients:")[1].split()[0]))
+    line.close()
+    with server.client() as client:
+        client.rpush("list", "value")
+    popping.join()
+    assert popped == [[b"list", b"value"]]
+    assert line.ask(pack(b"CLIENT", b"ID")) != old
 
 
 def test_closing_while_it_is_in_use_takes_nobodys_reply(server: Server, line: SharedLine) -> None:

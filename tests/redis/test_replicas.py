@@ -39,7 +39,7 @@ def hurry(line: Any, seconds: float) -> None:
     if channel is not CLOSED:
         limit = struct.pack("ll", 0, int(seconds * 1_000_000))
         channel.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-    for reference in line._aline._by_loop.values():
+    for reference in line._aline._by_loop.here().values():
         wire = reference()._wire
         wire._timeout_s = seconds
         wire._timer.cancel()

@@ -104,9 +104,9 @@ def test_a_process_that_finds_another_at_it_asks_again_a_little_later(
 ) -> None:
     cache.get_or_set("k", function, 10, stale=60)
     clock.advance_ms(11 * S)
-    token = cache.engine.lock_acquire(b"\0flight\0:1:k", 60_000)
+    assert cache.engine.claim(b":1:k", 7, 60_000)
     assert cache.get_or_set("k", function, 10, stale=60) == "value 1"
-    cache.engine.lock_release(b"\0flight\0:1:k", token)
+    cache.engine.unclaim(b":1:k", 7)
     assert cache.get_or_set("k", function, 10, stale=60) == "value 1"
     assert function.calls == 1
     clock.advance_ms(101)

@@ -1,4 +1,4 @@
-"""The killer: keeps workers busy on two stores, and kills or stops one every 1 to 50 ms.
+"""The killer: keeps workers busy, and kills or stops one every 1 to 50 ms.
 
     rig      forks workers, the checker, and at last a fresh process that inspects all;
              forks a worker again as soon as it was killed
@@ -20,11 +20,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from tests.torture import worker
-from tests.torture.plan import Plan
 
-PAUSE_S = (0.001, 0.050)
 STOP_S = 0.100
 HANGS_AFTER_S = 60.0
 
@@ -42,7 +41,12 @@ class Round:
 
 
 class Rig:
-    def __init__(self, plan: Plan) -> None:
+    """Of two stores in shared memory, as ``plan`` says; ``crew`` is what its processes do."""
+
+    pause_s = (0.001, 0.050)
+    crew: Any = worker
+
+    def __init__(self, plan: Any) -> None:
         self.plan = plan
         self.random = random.Random(plan.seed)
         self.pids: dict[int, int] = {}  # of each worker
@@ -60,7 +64,7 @@ class Rig:
             self.torture(started_s + seconds, progress)
             self.let_everybody_work()
             self.end_at_once()
-            self.complete(partial(worker.inspect_at_the_end, self.plan))
+            self.complete(partial(self.crew.inspect_at_the_end, self.plan))
             self.counts.update(json.loads(self.plan.figures.read_text()))
         finally:
             self.kill_all()
@@ -69,10 +73,10 @@ class Rig:
     def start(self) -> None:
         self.plan.faults.mkdir()
         self.plan.ledger.stop[0] = 0
-        self.complete(partial(worker.seed, self.plan))
+        self.complete(partial(self.crew.seed, self.plan))
         for number in range(self.plan.workers):
             self.revive(number)
-        self.checker = self.fork(partial(worker.checker, self.plan))
+        self.checker = self.fork(partial(self.crew.checker, self.plan))
 
     def fork(self, body: Callable[[], None]) -> int:
         pid = worker.fork(self.plan, body)
@@ -82,7 +86,7 @@ class Rig:
     def revive(self, number: int) -> None:
         self.lives += 1
         life = hash((self.plan.seed, self.lives))
-        self.pids[number] = self.fork(partial(worker.worker, self.plan, number, life))
+        self.pids[number] = self.fork(partial(self.crew.worker, self.plan, number, life))
 
     def complete(self, body: Callable[[], None]) -> None:
         """Runs a process to its end."""
@@ -124,7 +128,7 @@ class Rig:
                 self.stopped.add(pid)
                 self.counts["stops"] += 1
                 self.at(self.random.uniform(0, STOP_S), partial(self.wake, number, pid))
-        self.at(self.random.uniform(*PAUSE_S), self.strike)
+        self.at(self.random.uniform(*self.pause_s), self.strike)
 
     def wake(self, number: int, pid: int) -> None:
         self.stopped.discard(pid)
@@ -154,8 +158,8 @@ class Rig:
     # What may have gone wrong.
 
     def look(self) -> None:
-        for fault in self.plan.faults.iterdir():
-            raise Fault(fault.read_text())
+        if texts := [path.read_text() for path in self.plan.faults.iterdir()]:
+            raise Fault("\n".join(texts))
         for pid in self.reaped():
             self.see(pid)
             raise Fault(f"process {pid} ended by itself")

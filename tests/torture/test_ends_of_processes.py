@@ -153,7 +153,8 @@ def test_openers_that_are_killed_while_they_make_the_file_leave_one_good_file(
         assert cache.check() == []
     """
     run(code)
-    assert {path.name.partition(".")[2] for path in memory_path.iterdir()} == {SUFFIX[1:], "lock"}
+    left = {path.name.partition(".")[2] for path in memory_path.iterdir()}
+    assert left == {SUFFIX[1:], "lock", "owners"}
 
 
 @pytest.mark.parametrize("deleted", [{".seg"}, {".seg", ".lock"}], ids=["data", "data and lock"])

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from nearcache.backends import SharedMemoryCache
 from nearcache.errors import EngineBusy
-from tests.torture.conftest import Start, line
+from tests.torture.conftest import SIZE, Start, line
 
+BOUND_S = 0.3  # while the owner is stopped
 SLACK_S = 10.0  # of a crowded machine; the owner is stopped for good
 WRITER = """
 engine = open_cache().engine
@@ -32,7 +34,13 @@ def engine(cache: Any) -> Any:
     for name in ("kept", "deleted", "changed"):
         cache.engine.set(name.encode(), name.encode(), None)
     cache.engine.set(b"counter", b"7", None)
+    cache.set("page", "old", None)
+    cache.set("visits", 1, None)
     return cache.engine
+
+
+class Forgiving(SharedMemoryCache):
+    _forgives = True
 
 
 @pytest.fixture
@@ -88,15 +96,15 @@ def test_a_write_is_refused_in_time_and_its_old_value_is_gone(engine: Any, opera
         "touch": lambda: engine.touch(b"changed", None),
     }[operation]
     before = engine.stats()["dropped_busy"]
-    assert timed(work, 0.020) is False
+    assert timed(work, BOUND_S) is False
     assert engine.get(b"changed") is None
     assert engine.stats()["dropped_busy"] == before + 1
 
 
 @pytest.mark.usefixtures("owner")
 def test_an_add_is_refused_in_time_and_changes_nothing(engine: Any) -> None:
-    assert timed(lambda: engine.add(b"kept", b"new", None), 0.020) is False
-    assert timed(lambda: engine.add(b"absent", b"new", None), 0.020) is False
+    assert timed(lambda: engine.add(b"kept", b"new", None), BOUND_S) is False
+    assert timed(lambda: engine.add(b"absent", b"new", None), BOUND_S) is False
     assert engine.get_many([b"kept", b"absent"]) == [b"kept", None]
 
 
@@ -110,23 +118,74 @@ def test_what_must_not_be_dropped_says_busy_in_time(engine: Any, operation: str)
         "clear": engine.clear,
     }[operation]
     with pytest.raises(EngineBusy, match="lock"):
-        timed(work, 0.250)
+        timed(work, BOUND_S)
     assert engine.get(b"counter") == b"7"
     assert engine.get(b"kept") == b"kept"
 
 
 @pytest.mark.usefixtures("owner")
-def test_django_code_sees_absence_and_not_an_old_value(cache: Any) -> None:
-    timed(lambda: cache.set("page", "new"), 0.020)
+@pytest.mark.parametrize("operation", ["set", "add", "touch", "incr"])
+def test_django_code_is_told_and_nothing_has_changed(
+    engine: Any, cache: Any, operation: str
+) -> None:
+    work = {
+        "set": lambda: cache.set("page", "new"),
+        "add": lambda: cache.add("absent", "new"),
+        "touch": lambda: cache.touch("page", 1),
+        "incr": lambda: cache.incr("visits"),
+    }[operation]
+    before = engine.stats()["dropped_busy"]
+    with pytest.raises(EngineBusy, match="nothing was changed"):
+        timed(work, BOUND_S)
+    assert cache.get_many(["page", "absent", "visits"]) == {"page": "old", "visits": 1}
+    assert cache.ttl("page") is None
+    assert engine.stats()["dropped_busy"] == before + (operation != "incr")
+
+
+@pytest.mark.usefixtures("owner")
+def test_set_many_returns_what_it_did_not_store_and_no_old_value_is_left(cache: Any) -> None:
+    refused = timed(lambda: cache.set_many({"page": "new", "more": "new"}), 2 * BOUND_S)
+    assert refused == ["page", "more"]
     assert cache.get("page") is None
-    assert timed(lambda: cache.set_many({"page": "new", "more": "new"}), 0.040) == ["page", "more"]
-    with pytest.raises(EngineBusy):
-        timed(lambda: cache.incr("page"), 0.250)
+
+
+@pytest.mark.usefixtures("owner")
+def test_where_busy_is_forgiven_django_code_sees_absence_and_not_an_old_value(
+    location: str, owner: Popen[str]
+) -> None:
+    cache = Forgiving(location, {"OPTIONS": {"size": SIZE}})
+    timed(lambda: cache.set("page", "new"), BOUND_S)
+    assert cache.get("page") is None
+    assert timed(lambda: cache.add("absent", "new"), BOUND_S) is False
+    assert timed(lambda: cache.touch("visits"), BOUND_S) is False
+    assert cache.get("visits") is None
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_signal_ends_a_wait(engine: Any) -> None:
+    class Alarm(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    def set_until_it_rings() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        while not engine.set(b"changed", b"new", None):
+            pass
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with pytest.raises(Alarm):
+            timed(set_until_it_rings, BOUND_S)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.usefixtures("owner")
 def test_a_look_at_everything_says_what_it_could_not_look_at(engine: Any) -> None:
-    assert timed(engine.check, 0.250) == ["shard 0: its lock is busy; not checked"]
+    assert timed(engine.check, BOUND_S) == ["shard 0: its lock is busy; not checked"]
 
 
 @pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL], ids=["goes on", "is killed"])

@@ -36,7 +36,12 @@ def pages(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     overrides: list[Any] = []
 
     def make(caches: dict[str, Any] | None = None, **settings: Any) -> Client:
-        web = {"ACCESS": "anyone", "WARM_UP": 0, "DIRECTORY": str(tmp_path / "samples")}
+        web = {
+            "ACCESS": "anyone",
+            "WARM_UP": 0,
+            "PRIVATE": True,
+            "DIRECTORY": str(tmp_path / "samples"),
+        }
         web |= settings.pop("NEARCACHE_WEB", {})
         override = override_settings(
             CACHES=caches or {"default": locmem("a"), "other": locmem("b")},
@@ -89,6 +94,7 @@ def running(directory: Path, command: list[str], **setup: Any) -> Iterator[Site]
                 "hosts": ["127.0.0.1"],
                 "secret": "the same for all workers of this test",
                 "web": {
+                    "PRIVATE": True,
                     "ACCESS": "anyone",
                     "WARM_UP": 0,
                     "PAYLOAD": "S",

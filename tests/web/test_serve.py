@@ -40,8 +40,9 @@ def serving(*words: str, cwd: Path | None = None) -> Iterator[tuple[subprocess.P
         process.communicate(timeout=60)
 
 
-def get(url: str, **headers: str) -> str:
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
+def get(url: str, method: str = "GET", **headers: str) -> str:
+    request = urllib.request.Request(url, headers=headers, method=method)
+    with urllib.request.urlopen(request, timeout=60) as answer:
         body: bytes = answer.read()
     return body.decode()
 
@@ -80,7 +81,8 @@ def test_a_users_own_caches_are_served_and_nothing_else_of_the_site(tmp_path: Pa
         f"            'LOCATION': {str(tmp_path / 'cache')!r}}}}}\n"
     )
     with serving("--settings", "shopsettings", "--aliases", "pages", cwd=tmp_path) as (_, here):
-        get(here + "pages")
+        assert "a POST writes it" in get(here + "pages")
+        get(here + "pages", method="POST")
         assert float(get(here + "random")) > 0
         with pytest.raises(urllib.error.HTTPError, match="404"):
             get(here + "default")

@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::holder::Busy;
 use crate::layout::{Config, Geometry, NAMED_LOCKS, control, header};
-use crate::lock::{Busy, Inherited, Locks, PATIENCE_MS, Wait};
+use crate::lock::{Inherited, Locks, PATIENCE_MS, Wait};
 use crate::lock_queue::Waiting;
-use crate::mem::{Boxed, Counting, Mem};
+use crate::mem::{Boxed, Counting, Mapped, Mem};
 use crate::named_locks::{Census, NamedLocks, TableFull, Turn};
 use crate::process::{self, ProcessSlot};
 use crate::record::{self, MAX_KEY_BYTES};
-use crate::region::{OPEN_TIMEOUT, Region};
+use crate::region::{Left, OPEN_TIMEOUT, Region};
 use crate::shard::{Buffer, Found, Item, Key, Look, Place, Seen, Shard, Want, hash_of};
 use crate::stats::{COUNTER_NAMES, Counter, POLICY_NAMES, PolicyCounter};
 use crate::write::{Added, Draft, Incr, MAIN, SMALL, Stored};
@@ -65,12 +66,32 @@ impl Cache<Counting> {
         config: &Config,
         kill_before: u64,
     ) -> Result<Self, Error> {
-        let region = Region::open(base, config, OPEN_TIMEOUT, None)?;
+        let region = Region::open(base, config, OPEN_TIMEOUT, Left::default())?;
         let Region { mapped, geometry, locks, seed, presence, .. } = region;
         std::mem::forget(presence);
         let mut cache = Self::new(Counting::new(mapped, 0), geometry, locks, seed);
         cache.mem = Counting::new(mapped, kill_before);
         Ok(cache)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Cache<Mapped> {
+    /// Gives the memory of a file back that nobody uses any more; false if a thread is inside a
+    /// lock of it. Who still reads finds nothing. `whole`: the file was not truncated.
+    pub(crate) fn release(&self, whole: bool) -> bool {
+        // SAFETY: whoever takes a mutex comes through the gate, which is closed now.
+        self.locks.close() && unsafe { self.mem.release(&self.past_all_records(whole)) }
+    }
+
+    /// Tails beyond every record, so that a reader whose copy is part old and part new sees
+    /// that it cannot be trusted.
+    fn past_all_records(&self, whole: bool) -> Vec<(usize, u64)> {
+        const FAR: u64 = 1 << 40;
+        let shards = (0..self.geometry.shards).map(|number| self.geometry.shard_at(number));
+        let tails = shards.flat_map(|at| [SMALL, MAIN].map(|ring| at + control::SAFE_TAIL + ring));
+        let old = |at| if whole { self.mem.load(at, Relaxed) } else { 0 };
+        tails.map(|at| (at, old(at).wrapping_add(FAR))).collect()
     }
 }
 
@@ -372,7 +393,8 @@ impl<M: Mem> Cache<M> {
         deleted
     }
 
-    /// A write was given up after its wait: the old value must not stay.
+    /// A write is given up after its wait, and its caller is not told: the old value must not
+    /// stay.
     pub fn set_refused(&self, key: Key, now_ms: u64) {
         self.refuse(key, now_ms, Counter::DroppedBusy);
     }
@@ -397,7 +419,7 @@ impl<M: Mem> Cache<M> {
         0
     }
 
-    /// Drops everything; the time does not depend on how much there is.
+    /// Drops everything; the time depends on the size of the index, not on what is there.
     pub fn clear(&self, wait: Wait) -> Result<(), Busy> {
         for number in 0..self.geometry.shards {
             self.locked_number(number, wait, |shard| shard.clear_locked())?;
@@ -433,8 +455,8 @@ impl<M: Mem> Cache<M> {
         self.len() == 0
     }
 
-    /// All counters of all processes, and the fill.
-    pub fn stats(&self, now_ms: u64) -> Vec<(&'static str, u64)> {
+    /// All counters of all processes, and the fill. `boot_ms` as for the named locks.
+    pub fn stats(&self, boot_ms: u64) -> Vec<(&'static str, u64)> {
         let sum = |at: usize| saturating_sum(self.shards().map(|shard| shard.word(at)));
         let mut stats = Vec::new();
         for (counter, name) in COUNTER_NAMES.iter().enumerate() {
@@ -447,7 +469,7 @@ impl<M: Mem> Cache<M> {
             self.shards().flat_map(|shard| [shard.live_words(SMALL), shard.live_words(MAIN)]);
         let shards = self.geometry.shards as u64;
         // Without the mutex: a moment's answer.
-        let named_locks = self.named_locks(now_ms);
+        let named_locks = self.named_locks(boot_ms);
         stats.extend([
             ("items", self.len()),
             ("live_bytes", saturating_sum(live).saturating_mul(8)),
@@ -472,23 +494,23 @@ impl<M: Mem> Cache<M> {
                 faults.push(format!("shard {number}: its lock is busy; not checked"));
             }
         }
-        let now_ms = crate::clock::now_ms();
-        if self.named(now_ms, wait, |locks| locks.check(&mut faults)).is_err() {
+        if self.named(crate::clock::boot_ms(), wait, |locks| locks.check(&mut faults)).is_err() {
             faults.push("named locks: their mutex is busy; not checked".to_owned());
         }
         faults
     }
 
-    /// Takes a named lock for at most `ttl_ms`: its fencing token, or `None` if
-    /// somebody else has it or waits for it. Free at once when its holder's process is gone.
+    /// Takes a named lock for at most `ttl_ms` from now ([`crate::boot_ms`]) on: its fencing
+    /// token, or `None` if somebody else has it or waits for it. Free at once when its holder's
+    /// process is gone.
     pub fn lock_acquire(
         &self,
         name: &[u8],
         ttl_ms: u64,
-        now_ms: u64,
+        boot_ms: u64,
         wait: Wait,
     ) -> Result<Option<u64>, LockTableError> {
-        let acquired = self.named(now_ms, wait, |locks| locks.acquire(name, ttl_ms))?;
+        let acquired = self.named(boot_ms, wait, |locks| locks.acquire(name, ttl_ms))?;
         Ok(acquired?)
     }
 
@@ -500,10 +522,11 @@ impl<M: Mem> Cache<M> {
         ticket: u64,
         ttl_ms: u64,
         keep_ms: u64,
-        now_ms: u64,
+        boot_ms: u64,
         wait: Wait,
     ) -> Result<Turn, LockTableError> {
-        let turn = self.named(now_ms, wait, |locks| locks.ask(name, ticket, ttl_ms, keep_ms))??;
+        let turn =
+            self.named(boot_ms, wait, |locks| locks.ask(name, ticket, ttl_ms, keep_ms))??;
         if matches!(turn, Turn::Wait(Waiting { ticket: 0, .. })) {
             self.count(Counter::LockPolls);
         }
@@ -520,10 +543,10 @@ impl<M: Mem> Cache<M> {
         &self,
         name: &[u8],
         ticket: u64,
-        now_ms: u64,
+        boot_ms: u64,
         wait: Wait,
     ) -> Result<(), Busy> {
-        let next = self.named(now_ms, wait, |locks| locks.leave(name, ticket))?;
+        let next = self.named(boot_ms, wait, |locks| locks.leave(name, ticket))?;
         self.wake(next);
         Ok(())
     }
@@ -534,10 +557,10 @@ impl<M: Mem> Cache<M> {
         name: &[u8],
         token: u64,
         ttl_ms: u64,
-        now_ms: u64,
+        boot_ms: u64,
         wait: Wait,
     ) -> Result<bool, Busy> {
-        self.named(now_ms, wait, |locks| locks.renew(name, token, ttl_ms))
+        self.named(boot_ms, wait, |locks| locks.renew(name, token, ttl_ms))
     }
 
     /// Lets go of a lock; false if it is no longer held with `token`.
@@ -545,27 +568,45 @@ impl<M: Mem> Cache<M> {
         &self,
         name: &[u8],
         token: u64,
-        now_ms: u64,
+        boot_ms: u64,
         wait: Wait,
     ) -> Result<bool, Busy> {
-        let released = self.named(now_ms, wait, |locks| locks.release(name, token))?;
+        let released = self.named(boot_ms, wait, |locks| locks.release(name, token))?;
         self.wake(released.flatten());
         Ok(released.is_some())
     }
 
+    /// Claims a name for `ttl_ms`, or prolongs this owner's claim; false if another has it.
+    pub fn claim(
+        &self,
+        name: &[u8],
+        owner: u64,
+        ttl_ms: u64,
+        boot_ms: u64,
+        wait: Wait,
+    ) -> Result<bool, LockTableError> {
+        let claimed = self.named(boot_ms, wait, |locks| locks.claim(name, owner, ttl_ms))?;
+        Ok(claimed?)
+    }
+
+    /// Gives a claim up, if this owner still has it.
+    pub fn unclaim(&self, name: &[u8], owner: u64, boot_ms: u64, wait: Wait) -> Result<(), Busy> {
+        self.named(boot_ms, wait, |locks| locks.unclaim(name, owner))
+    }
+
     fn named<R>(
         &self,
-        now_ms: u64,
+        boot_ms: u64,
         wait: Wait,
         work: impl FnOnce(NamedLocks<M>) -> R,
     ) -> Result<R, Busy> {
-        let (number, locks) = (self.geometry.shards, self.named_locks(now_ms));
+        let (number, locks) = (self.geometry.shards, self.named_locks(boot_ms));
         self.locks.with(number, wait, |_| work(locks))
     }
 
-    fn named_locks(&self, now_ms: u64) -> NamedLocks<'_, M> {
+    fn named_locks(&self, boot_ms: u64) -> NamedLocks<'_, M> {
         let me = self.identity();
-        NamedLocks { mem: &self.mem, me, now_ms, census: Census::new(me) }
+        NamedLocks { mem: &self.mem, me, now_ms: boot_ms, census: Census::new(me) }
     }
 
     /// Wakes a waiter whose bell was rung; not under the mutex, which it would only wait for.
@@ -579,7 +620,7 @@ impl<M: Mem> Cache<M> {
     /// must not hold its parent's locks.
     fn identity(&self) -> u64 {
         let known = self.identity.load(Relaxed);
-        if (known >> 32) as u32 == std::process::id() {
+        if (known >> 32) as u32 == std::process::id() && known as u32 != 0 {
             return known;
         }
         let identity = process::identity_of_this_process();
@@ -677,7 +718,7 @@ impl<M: Mem> Cache<M> {
             result
         });
         match result {
-            Err(Busy) if wait != Wait::Try => self.note_busy(&shard),
+            Err(_) if wait != Wait::Try => self.note_busy(&shard),
             Ok(_) if self.stuck[number].since_ms.load(Relaxed) != 0 => {
                 self.stuck[number].since_ms.store(0, Relaxed);
             }
@@ -690,7 +731,7 @@ impl<M: Mem> Cache<M> {
     /// meanwhile, and its owner gone or never there. (A stopped owner is neither.)
     fn note_busy(&self, shard: &Shard<M>) {
         let stuck = &self.stuck[shard.number as usize];
-        let (now_ms, version) = (crate::clock::now_ms(), shard.word(control::VERSION));
+        let (now_ms, version) = (crate::clock::boot_ms(), shard.word(control::VERSION));
         let since_ms = stuck.since_ms.load(Relaxed);
         if since_ms == 0 || stuck.version.load(Relaxed) != version {
             stuck.version.store(version, Relaxed);
@@ -703,6 +744,11 @@ impl<M: Mem> Cache<M> {
         }
     }
 
+    /// The last fencing token given out; what is made after this file goes on from it.
+    pub(crate) fn last_token(&self) -> u64 {
+        self.mem.load(header::TOKEN, Relaxed)
+    }
+
     /// Whether a shard's lock will never be free again.
     pub(crate) fn has_hopeless_lock(&self) -> bool {
         self.hopeless.load(Relaxed)
@@ -713,14 +759,14 @@ impl<M: Mem> Cache<M> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockTableError {
     /// The table's mutex was not free in time.
-    Busy,
+    Busy(Busy),
     /// All 1,024 locks are held.
     Full,
 }
 
 impl From<Busy> for LockTableError {
-    fn from(_: Busy) -> Self {
-        Self::Busy
+    fn from(busy: Busy) -> Self {
+        Self::Busy(busy)
     }
 }
 
@@ -748,6 +794,10 @@ fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>, &mut Buffer) -> R) -> R {
 }
 
 #[cfg(test)]
+mod ageing;
+#[cfg(test)]
 mod claims;
 #[cfg(test)]
 mod paused;
+#[cfg(test)]
+mod preparing;

@@ -81,8 +81,10 @@ impl<M: Mem> Shard<'_, M> {
                 if slot_word(*hash, ring, offset) != word || word >> 49 != tag_of(*hash) {
                     fault(format!("slot {slot}: I3 points at another key's record"));
                 }
-                if !(0..CHAIN).any(|step| self.bucket(*hash, step) == bucket) {
-                    fault(format!("slot {slot}: is in a bucket where its key is not looked for"));
+                let step = (0..CHAIN).find(|step| self.bucket(*hash, *step) == bucket);
+                let is_marked = |step| self.goes_on(self.bucket(*hash, step), *hash);
+                if !step.is_some_and(|step| (0..step).all(is_marked)) {
+                    fault(format!("slot {slot}: I7 is in a bucket where nobody looks for it"));
                 }
                 let Some(mut words) = self.whole_record(ring, offset) else {
                     continue;

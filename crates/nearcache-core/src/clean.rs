@@ -181,7 +181,7 @@ impl<M: Mem> Shard<'_, M> {
         if expires.is_none_or(|ms| record::is_over(ms, now_ms)) && mode != Mode::Drop {
             return self.drop_slot_locked(slot, PolicyCounter::Expired);
         }
-        let frequency = self.mem.load_byte(self.frequency_at(slot));
+        let frequency = self.frequency(slot);
         let next = match (mode, ring, frequency) {
             (Mode::Drop, ..) => None,
             (_, SMALL, PROMOTE_AT..) => Some((MAIN, 0)),
@@ -192,7 +192,7 @@ impl<M: Mem> Shard<'_, M> {
         if let Some((to, frequency)) = next
             && self.move_locked(slot, word, header, to)
         {
-            self.mem.store_byte(self.frequency_at(slot), frequency);
+            self.set_frequency_locked(slot, frequency);
             return;
         }
         if ring == SMALL {

@@ -18,7 +18,7 @@
 //!         ...            ghost: sets of 64 bytes
 //!         ...            pages
 //!
-//! bucket  7 slot words | 7 frequency bytes, 1 overflow byte
+//! bucket  7 slot words | marks:24 | marks:24 | unused:2 | frequencies: 7 x 2
 //! slot    tag:15 (never 0) | ring:1 | offset:48 in words        0 = empty
 //! page descriptor   (page number + 1) << 1 | ring               0 = never used
 //! page table entry  page number + 1:44 | page:20                0 = never used
@@ -37,7 +37,7 @@
 use crate::error::Error;
 
 /// In the file name and the header; a new one for any change of layout.
-pub const LAYOUT_VERSION: u64 = 2;
+pub const LAYOUT_VERSION: u64 = 3;
 /// The smallest file there is.
 pub const MIN_SIZE_BYTES: u64 = 1 << 20;
 const MAX_SIZE_BYTES: u64 = 1 << 40;
@@ -90,7 +90,8 @@ pub(crate) mod header {
     /// Stored last: a file without it was never finished.
     pub const READY: usize = 13;
     pub const MEAN_ITEM: usize = 14;
-    /// Counter of fencing tokens.
+    pub const TIME_NAMESPACE: usize = 15;
+    /// The last fencing token.
     pub const TOKEN: usize = 16;
     /// Counter of arrivals in the queues of named locks.
     pub const TICKET: usize = 17;

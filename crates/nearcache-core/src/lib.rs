@@ -12,7 +12,7 @@
 //!
 //! - Any process may be SIGKILLed or SIGSTOPped at any instruction: the others
 //!   neither hang nor read a torn, foreign or resurrected value.
-//! - A read takes no lock and writes nothing shared but, rarely, a frequency byte.
+//! - A read takes no lock and writes nothing shared but, rarely, a frequency.
 //! - Memory is bounded by the size of the file, which never changes.
 //! - A damaged or foreign file gives misses or one clear error.
 //!
@@ -35,6 +35,7 @@
 //!   word of a record, which is one word.
 //! - **I6** a page belongs to the ring and page number in its descriptor while
 //!   that page number is inside the ring's window, and is free otherwise.
+//! - **I7** every bucket on a live item's path before its own holds the item's mark.
 //!
 //! Every prefix of a writer's stores leaves a state in which these hold, so
 //! there is no recovery to speak of: see `docs/memory-format.md`.
@@ -45,14 +46,17 @@
 //! FASTER (SIGMOD 2018) for index words with monotonic log addresses; S3-FIFO
 //! (SOSP 2023) for eviction; robust futexes for the lock.
 
+mod bucket;
 mod cache;
 mod check;
 mod clean;
 mod clock;
 mod error;
 mod files;
+mod generation;
 mod ghost;
 mod glob;
+mod holder;
 mod layout;
 mod lock;
 mod lock_queue;
@@ -64,17 +68,22 @@ mod named_locks;
 mod process;
 mod record;
 mod region;
+mod reopen;
 mod shard;
 mod stats;
 mod store;
+#[cfg(target_os = "linux")]
+mod truncated;
 mod write;
 
 pub use cache::{Cache, LockTableError};
-pub use clock::now_ms;
+pub use clock::{boot_ms, now_ms};
 pub use error::Error;
+pub use generation::generation;
 pub use glob::glob_match;
+pub use holder::{Busy, Patience, SLICE, TIMEOUT, TIMEOUT_STILL};
 pub use layout::{Config, DEFAULT_MEAN_ITEM_BYTES, LAYOUT_VERSION, MIN_SIZE_BYTES};
-pub use lock::{Busy, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait};
+pub use lock::Wait;
 pub use lock_queue::Waiting;
 pub use named_locks::Turn;
 pub use record::{TAG_DIGITS, TAG_INT};

@@ -5,14 +5,14 @@
 //! carries on; what it finds is valid by construction, so there is nothing to
 //! repair. Elsewhere, `flock` on a file per shard, which any kernel releases.
 //!
-//! Every wait has an end. What a caller does then is in `store.rs`.
+//! Every wait has an end, and says who had the lock then (`holder.rs`). What a caller does
+//! then is not here.
 
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-/// Longest wait of a plain write: then it is dropped and the old value deleted.
-pub const TIMEOUT_SET: Duration = Duration::from_millis(20);
-/// Longest wait of a write that must not be dropped: then it is an error.
-pub const TIMEOUT_ATOMIC: Duration = Duration::from_millis(250);
+use crate::holder::Busy;
 
 /// Attempts before a caller with [`Wait::Try`] is told that the lock is busy: a
 /// critical section is shorter than giving up the GIL and taking it again.
@@ -30,10 +30,6 @@ pub enum Wait {
     UpTo(Duration),
 }
 
-/// The lock was not free in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Busy;
-
 /// What the new owner of a lock must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inherited {
@@ -43,9 +39,9 @@ pub(crate) enum Inherited {
 
 /// The locks of one file: one a shard, and one for the table of named locks.
 pub(crate) enum Locks {
-    /// Mutexes inside the mapping, at these words.
+    /// Mutexes inside the mapping, at these words, until the gate is closed.
     #[cfg(target_os = "linux")]
-    Robust(crate::mem::Mapped, Vec<usize>),
+    Robust(crate::mem::Mapped, Vec<usize>, Gate),
     /// One lock file each.
     #[cfg(any(not(target_os = "linux"), test))]
     Files(files::FileLocks),
@@ -63,9 +59,10 @@ impl Locks {
     ) -> Result<R, Busy> {
         match self {
             #[cfg(target_os = "linux")]
-            Self::Robust(mapped, places) => {
-                robust::with(mapped.address(places[number]), wait, work)
-            }
+            Self::Robust(mapped, places, gate) => match gate.enter() {
+                Some(_entered) => robust::with(mapped.address(places[number]), wait, work),
+                None => Err(never_free(wait)),
+            },
             #[cfg(any(not(target_os = "linux"), test))]
             Self::Files(files) => files.with(number, wait, work),
             Self::Private(mutexes) => {
@@ -78,10 +75,74 @@ impl Locks {
     }
 }
 
+impl Locks {
+    /// Lets nobody of this process in any more; true once nobody is inside.
+    pub fn close(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Robust(_, _, gate) => gate.close(),
+            _ => false,
+        }
+    }
+}
+
+/// Counts the threads of this process that are inside a lock, or on the way in or out. (Also
+/// those of a parent that forked meanwhile: then it never says that nobody is inside.)
+#[cfg(target_os = "linux")]
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    inside: AtomicUsize,
+    closed: AtomicBool,
+}
+
+#[cfg(target_os = "linux")]
+impl Gate {
+    /// In both, each changes its own word before it reads the other's, sequentially consistent:
+    /// so who enters sees that it is closed, or who closes sees that somebody is inside.
+    fn enter(&self) -> Option<Entered<'_>> {
+        self.inside.fetch_add(1, SeqCst);
+        let entered = Entered(self);
+        (!self.closed.load(SeqCst)).then_some(entered)
+    }
+
+    fn close(&self) -> bool {
+        self.closed.store(true, SeqCst);
+        self.inside.load(SeqCst) == 0
+    }
+}
+
+#[cfg(target_os = "linux")]
+struct Entered<'a>(&'a Gate);
+
+#[cfg(target_os = "linux")]
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, SeqCst);
+    }
+}
+
+/// As if somebody held the lock: who asks again finds another file by then.
+#[cfg(target_os = "linux")]
+#[cold]
+fn never_free(wait: Wait) -> Busy {
+    if let Wait::UpTo(bound) = wait {
+        std::thread::sleep(bound);
+    }
+    Busy::UNKNOWN
+}
+
 #[cfg(target_os = "linux")]
 pub(crate) mod robust {
+    use std::ffi::c_void;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::time::{Duration, Instant};
+
     use super::{Busy, Inherited, SPINS, Wait};
     use libc::pthread_mutex_t;
+
+    /// How often a mutex is tried where libc cannot wait for it by a clock that is never set.
+    const ASK_EVERY: Duration = Duration::from_micros(100);
 
     struct Guard(*mut pthread_mutex_t);
 
@@ -137,6 +198,14 @@ pub(crate) mod robust {
         }
     }
 
+    /// The id of the thread that has the mutex, 0 if nobody has; given its first word. The
+    /// kernel frees robust mutexes by it, so neither libc could put it elsewhere.
+    fn owner(word: u64) -> u32 {
+        const THREAD: u64 = 0x3fff_ffff; // <linux/futex.h>: FUTEX_TID_MASK
+        let lock = if cfg!(target_env = "musl") { word >> 32 } else { word };
+        (lock & THREAD) as u32
+    }
+
     /// The kind of a mutex made by [`initialise`].
     pub fn kind_made_here() -> u64 {
         let mut fresh = [0_u64; 16];
@@ -155,7 +224,7 @@ pub(crate) mod robust {
         let status = unsafe {
             match wait {
                 Wait::Try => spin(mutex),
-                Wait::UpTo(bound) => libc::pthread_mutex_timedlock(mutex, &deadline(bound)),
+                Wait::UpTo(bound) => within(mutex, bound),
             }
         };
         match status {
@@ -166,7 +235,12 @@ pub(crate) mod robust {
                 unsafe { libc::pthread_mutex_consistent(mutex) };
                 Ok(Inherited::OwnerDied)
             }
-            _ => Err(Busy),
+            _ if wait == Wait::Try => Err(Busy::UNKNOWN),
+            _ => {
+                // SAFETY: mapped, and aligned as a mutex is; an atomic load, as libc's are.
+                let word = unsafe { AtomicU64::from_ptr(mutex.cast()) }.load(Relaxed);
+                Err(Busy::held_by(owner(word)))
+            }
         }
     }
 
@@ -186,15 +260,90 @@ pub(crate) mod robust {
         status
     }
 
-    /// An absolute time, as `pthread_mutex_timedlock` wants it.
-    fn deadline(bound: std::time::Duration) -> libc::timespec {
+    /// Locks within `bound`, by a clock that nobody can set: `pthread_mutex_timedlock` counts on
+    /// the wall clock, and would wait an hour longer when that is set back by an hour.
+    ///
+    /// # Safety
+    ///
+    /// As for [`lock`].
+    unsafe fn within(mutex: *mut pthread_mutex_t, bound: Duration) -> i32 {
+        match clocklock() {
+            // SAFETY: the caller's promise.
+            Some(lock) => unsafe { lock(mutex, libc::CLOCK_MONOTONIC, &deadline(bound)) },
+            // SAFETY: the caller's promise.
+            None => unsafe { ask_within(mutex, bound) },
+        }
+    }
+
+    type ClockLock =
+        unsafe extern "C" fn(*mut pthread_mutex_t, libc::clockid_t, *const libc::timespec) -> i32;
+
+    /// `pthread_mutex_clocklock`, if this libc has it (glibc 2.30). Looked up, since a program
+    /// that is linked to it does not start with an older one.
+    fn clocklock() -> Option<ClockLock> {
+        static FOUND: OnceLock<Option<ClockLock>> = OnceLock::new();
+        *FOUND.get_or_init(|| {
+            // SAFETY: a valid string; a symbol of that name is that function.
+            unsafe {
+                let found = libc::dlsym(libc::RTLD_DEFAULT, c"pthread_mutex_clocklock".as_ptr());
+                (!found.is_null()).then(|| std::mem::transmute::<*mut c_void, ClockLock>(found))
+            }
+        })
+    }
+
+    /// For a libc that waits by the wall clock alone.
+    ///
+    /// # Safety
+    ///
+    /// As for [`lock`].
+    unsafe fn ask_within(mutex: *mut pthread_mutex_t, bound: Duration) -> i32 {
+        let end = Instant::now() + bound;
+        loop {
+            // SAFETY: the caller's promise.
+            let status = unsafe { libc::pthread_mutex_trylock(mutex) };
+            if status != libc::EBUSY || Instant::now() >= end {
+                return status;
+            }
+            std::thread::sleep(ASK_EVERY);
+        }
+    }
+
+    /// So much later on the clock that `within` names.
+    fn deadline(bound: Duration) -> libc::timespec {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: a valid place and an existing clock.
-        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
         let nanos = now.tv_nsec as u64 + u64::from(bound.subsec_nanos());
         libc::timespec {
             tv_sec: now.tv_sec + bound.as_secs() as i64 + (nanos / 1_000_000_000) as i64,
             tv_nsec: (nanos % 1_000_000_000) as _,
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn without_clocklock_a_wait_has_an_end_as_well() {
+            let mut words = [0_u64; 16];
+            let mutex = words.as_mut_ptr().cast::<pthread_mutex_t>();
+            // SAFETY: aligned, large enough, and it outlives the threads that use it.
+            unsafe { initialise(mutex.cast()) };
+            let place = mutex as usize;
+            std::thread::scope(|scope| {
+                let ask = |bound| {
+                    // SAFETY: as above.
+                    move || unsafe { ask_within(place as *mut _, bound) }
+                };
+                assert_eq!(ask(Duration::ZERO)(), 0);
+                let busy = scope.spawn(ask(Duration::from_millis(5)));
+                assert_eq!(busy.join().unwrap(), libc::EBUSY);
+                let patient = scope.spawn(ask(Duration::from_secs(300)));
+                // SAFETY: this thread has it.
+                unsafe { libc::pthread_mutex_unlock(place as *mut _) };
+                assert_eq!(patient.join().unwrap(), 0);
+            });
         }
     }
 }
@@ -260,9 +409,9 @@ pub(crate) mod files {
                 let mut options = File::options();
                 options.read(true).write(true).create(true).truncate(false);
                 std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-                *opened = Some((pid, options.open(name).map_err(|_| Busy)?));
+                *opened = Some((pid, options.open(name).map_err(|_| Busy::UNKNOWN)?));
             }
-            opened.as_ref().map(|(_, file)| file.as_raw_fd()).ok_or(Busy)
+            opened.as_ref().map(|(_, file)| file.as_raw_fd()).ok_or(Busy::UNKNOWN)
         }
     }
 
@@ -272,7 +421,7 @@ pub(crate) mod files {
                 return Ok(result);
             }
             if Instant::now() >= end {
-                return Err(Busy);
+                return Err(Busy::UNKNOWN);
             }
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -281,7 +430,8 @@ pub(crate) mod files {
 
 #[cfg(test)]
 mod tests {
-    use super::{Locks, TIMEOUT_SET, Wait, files::FileLocks};
+    use super::{Locks, Wait, files::FileLocks};
+    use crate::holder::SLICE;
 
     #[test]
     fn a_file_lock_excludes_threads_and_is_free_again_afterwards() {
@@ -294,7 +444,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..rounds {
                         let work = |_| **counter.try_lock().expect("nobody else is inside") += 1;
-                        while locks.with(1, Wait::UpTo(TIMEOUT_SET), work).is_err() {}
+                        while locks.with(1, Wait::UpTo(SLICE), work).is_err() {}
                     }
                 });
             }

@@ -25,6 +25,7 @@ use std::time::Duration;
 use crate::layout::{LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, header};
 use crate::mem::Mem;
 use crate::named_locks::{Census, Name};
+use crate::process::may_be_one;
 
 const OWNER: usize = 0;
 const NAME: usize = 1; // and 2
@@ -86,7 +87,8 @@ impl<M: Mem> LockQueue<'_, M> {
     /// The place of a ticket of this process.
     pub fn find(&self, name: Name, ticket: u64) -> Option<usize> {
         let at = place(ticket as usize % LOCK_PLACES);
-        let is_mine = self.load(at + OWNER) == self.me && self.load(at + TICKET) == ticket;
+        let is_mine =
+            may_be_one(self.load(at + OWNER), self.me) && self.load(at + TICKET) == ticket;
         (ticket != 0 && is_mine && self.is_of(at, name)).then_some(at)
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::error::Error;
 use crate::files::io_error;
+use crate::process::can_name_processes;
 
 /// What must agree for the words of the file to mean the same.
 pub(crate) fn machine() -> u64 {
@@ -22,22 +23,53 @@ pub(crate) fn libc_flavour() -> u64 {
     }
 }
 
-/// 128 bits that change with every boot.
+/// What the words of a file mean only as long as it stays: processes and clocks are numbered by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    /// 128 bits that change with every boot.
+    pub boot_id: [u64; 2],
+    /// Inodes: of what thread ids and process ids count in, and the clock of locks.
+    pub pid_namespace: u64,
+    pub time_namespace: u64,
+}
+
+impl Kernel {
+    /// An error if this process may not know: a guess would be wrong for those who do.
+    #[cfg(target_os = "linux")]
+    pub fn now() -> Result<Self, Error> {
+        can_name_processes()?;
+        Ok(Self {
+            boot_id: boot_id(Path::new("/proc/sys/kernel/random/boot_id"))?,
+            pid_namespace: namespace("/proc/self/ns/pid")?,
+            // A kernel without time namespaces (before 5.6) has no such file.
+            time_namespace: namespace("/proc/self/ns/time").unwrap_or(0),
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn now() -> Result<Self, Error> {
+        can_name_processes()?;
+        Ok(Self { boot_id: [0, 0], pid_namespace: 0, time_namespace: 0 })
+    }
+}
+
 #[cfg(target_os = "linux")]
-pub(crate) fn boot_id() -> [u64; 2] {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+fn boot_id(path: &Path) -> Result<[u64; 2], Error> {
+    let what = "cannot be read, and a cache file counts for one boot of the machine only; let this \
+                process see it (systemd: ProcSubset=all; containers: mount /proc)";
+    let text = fs::read_to_string(path).map_err(|error| io_error(path, what, &error))?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let id = u128::from_str_radix(&digits, 16).unwrap_or(0);
-    [(id >> 64) as u64, id as u64]
+    match u128::from_str_radix(&digits, 16) {
+        Ok(id) if id != 0 => Ok([(id >> 64) as u64, id as u64]),
+        _ => Err(Error::Io(format!("{}: {what}: it holds {text:?}", path.display()))),
+    }
 }
 
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn boot_id() -> [u64; 2] {
-    [0, 0]
-}
-
-pub(crate) fn pid_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
+#[cfg(target_os = "linux")]
+fn namespace(path: &str) -> Result<u64, Error> {
+    let what = "cannot be read, by which processes of other containers are known; mount /proc";
+    let metadata = fs::metadata(path).map_err(|error| io_error(Path::new(path), what, &error))?;
+    Ok(metadata.ino())
 }
 
 /// Seed of the hash: secret to this user, so nobody else can make keys collide.
@@ -48,4 +80,25 @@ pub(crate) fn random_word() -> Result<u64, Error> {
         .and_then(|mut file| file.read_exact(&mut bytes))
         .map_err(|error| io_error(Path::new("/dev/urandom"), "cannot be read", &error))?;
     Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_id_that_is_missing_or_none_is_an_error_that_says_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("boot_id");
+        let missing = boot_id(&path).unwrap_err();
+        fs::write(&path, "00000000-0000-0000-0000-000000000000\n").unwrap();
+        let zero = boot_id(&path).unwrap_err();
+        fs::write(&path, "").unwrap();
+        let empty = boot_id(&path).unwrap_err();
+        for error in [missing, zero, empty] {
+            assert!(error.to_string().contains("ProcSubset=all"), "{error}");
+        }
+        fs::write(&path, "00000000-0000-0001-0000-000000000002\n").unwrap();
+        assert_eq!(boot_id(&path), Ok([1, 2]));
+    }
 }

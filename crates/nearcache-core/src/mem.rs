@@ -2,14 +2,15 @@
 //!
 //! Another process may write any of these bytes at any time, so no reference or
 //! slice to them is ever formed; other processes are treated as threads that do
-//! atomic accesses. Racing accesses must have one size: a byte that is accessed
-//! with [`Mem::load_byte`] is never part of a word access.
+//! atomic accesses. Racing accesses must have one size: all are whole words.
 //!
 //! Back ends: [`Mapped`] (the real one), [`Boxed`] (private memory, for Miri and
 //! for tests), [`Counting`] (kills its process before the k-th write), and loom's
 //! in the tests.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+#[cfg(target_os = "linux")]
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 /// How long a wait lasts where nobody can be woken.
@@ -27,10 +28,6 @@ pub trait Mem {
     fn cas(&self, at: usize, old: u64, new: u64) -> Result<(), u64>;
     /// Adds to a word that is only a hint (wrapping).
     fn add(&self, at: usize, delta: u64);
-    /// Reads a byte by byte number.
-    fn load_byte(&self, at: usize) -> u8;
-    /// Writes a byte by byte number.
-    fn store_byte(&self, at: usize, value: u8);
     /// A fence between atomic accesses.
     fn fence(&self, order: Ordering);
 
@@ -51,6 +48,12 @@ pub trait Mem {
     /// Asks for a cache line that will be read soon.
     fn prefetch(&self, _at: usize) {}
 
+    /// Makes words present that will be written for the first time, many at once: a fault for
+    /// each page would cost half as much again. False if that cannot be had.
+    fn prepare(&self, _at: usize, _words: usize) -> bool {
+        true
+    }
+
     /// Sleeps for `at_most`, or until [`Mem::wake`] of this word; not at all if the low half
     /// of the word is another than that of `seen`. May end early; where there are no
     /// wake-ups, after a moment.
@@ -65,7 +68,8 @@ pub trait Mem {
 /// A mapped file, or any other memory that outlives its user.
 ///
 /// Invariants: **M1** `base` is aligned to 8 bytes and `words * 8` bytes from it
-/// stay mapped, readable and writable for ever (a mapping is never undone);
+/// stay mapped, readable and writable for ever (a mapping is never undone; what is in it may
+/// be exchanged at once, see [`Mapped::release`]);
 /// **M2** all access goes through [`Mem`], here and in every other process.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
@@ -94,6 +98,43 @@ impl Mapped {
         unsafe { self.base.add(at * 8) }
     }
 
+    /// Gives the file behind this memory back: from now on it is private, and zero but for the
+    /// words in `kept`. The addresses stay taken (M1), for whoever still has them. False if that
+    /// could not be done.
+    ///
+    /// The kernel drops all old pages before it shows any new one, so whoever sees a new word
+    /// sees new words from then on.
+    ///
+    /// # Safety
+    ///
+    /// No thread of this process is inside a mutex in this memory, nor will be: the kernel and
+    /// libc would find it gone.
+    #[cfg(target_os = "linux")]
+    pub(crate) unsafe fn release(&self, kept: &[(usize, u64)]) -> bool {
+        let bytes = self.words * 8;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: new memory, wherever there is room.
+        let fresh = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        if fresh == libc::MAP_FAILED {
+            return false;
+        }
+        // SAFETY: just mapped, of that size, and nobody else has it.
+        let memory = unsafe { Self::new(fresh.cast(), self.words) };
+        for (at, value) in kept {
+            memory.store(*at, *value, Ordering::Relaxed);
+        }
+        let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: what is replaced is this mapping, whole, and what replaces it is as large:
+        // M1 holds. Words are atomics of nobody's invariants but the file's, which is left.
+        let moved = unsafe { libc::mremap(fresh, bytes, bytes, how, self.base.cast::<c_void>()) };
+        if moved == libc::MAP_FAILED {
+            // SAFETY: mapped above, and not moved.
+            unsafe { libc::munmap(fresh, bytes) };
+        }
+        moved != libc::MAP_FAILED
+    }
+
     #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
         // A release build checks too: offsets come from a file that may be
@@ -101,13 +142,6 @@ impl Mapped {
         assert!(at < self.words, "word {at} of {}", self.words);
         // SAFETY: in bounds (just checked), aligned (M1), only atomic access (M2).
         unsafe { AtomicU64::from_ptr(self.base.add(at * 8).cast()) }
-    }
-
-    #[inline(always)]
-    fn byte(&self, at: usize) -> &AtomicU8 {
-        assert!(at < self.words * 8);
-        // SAFETY: in bounds (just checked), only atomic access of this size (M2).
-        unsafe { AtomicU8::from_ptr(self.base.add(at)) }
     }
 }
 
@@ -130,14 +164,6 @@ impl Mem for Mapped {
     #[inline(always)]
     fn add(&self, at: usize, delta: u64) {
         self.word(at).fetch_add(delta, Ordering::Relaxed);
-    }
-    #[inline(always)]
-    fn load_byte(&self, at: usize) -> u8 {
-        self.byte(at).load(Ordering::Relaxed)
-    }
-    #[inline(always)]
-    fn store_byte(&self, at: usize, value: u8) {
-        self.byte(at).store(value, Ordering::Relaxed);
     }
     #[inline(always)]
     fn fence(&self, order: Ordering) {
@@ -177,6 +203,23 @@ impl Mem for Mapped {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = at;
+    }
+
+    /// Of the pages that begin before the end, so that the next words are not touched twice.
+    #[cfg(target_os = "linux")]
+    fn prepare(&self, at: usize, words: usize) -> bool {
+        assert!(at <= self.words && words <= self.words - at);
+        // SAFETY: asks for a constant.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let start = at * 8 / page * page;
+        let bytes = ((at + words) * 8).next_multiple_of(page).min(self.words * 8) - start;
+        // SAFETY: whole pages of this mapping (M1; it begins on one). What is in them stays. The
+        // kernel answers EINVAL before Linux 5.14, and an error where a write would be SIGBUS.
+        let status = unsafe {
+            let from = self.base.add(start).cast();
+            libc::madvise(from, bytes, libc::MADV_POPULATE_WRITE)
+        };
+        status == 0
     }
 
     #[cfg(target_os = "linux")]
@@ -249,15 +292,11 @@ macro_rules! forward {
             self.$before();
             self.$inner.add(at, delta);
         }
-        fn load_byte(&self, at: usize) -> u8 {
-            self.$inner.load_byte(at)
-        }
-        fn store_byte(&self, at: usize, value: u8) {
-            self.$before();
-            self.$inner.store_byte(at, value);
-        }
         fn fence(&self, order: Ordering) {
             self.$inner.fence(order);
+        }
+        fn prepare(&self, at: usize, words: usize) -> bool {
+            self.$inner.prepare(at, words)
         }
         fn wait(&self, at: usize, seen: u64, at_most: Duration) {
             self.$inner.wait(at, seen, at_most);

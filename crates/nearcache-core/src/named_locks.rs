@@ -12,15 +12,23 @@
 //! raised before a slot beyond it is taken, and lowered after one is let go, so a
 //! crash in between leaves it too high, which costs a look at a free slot.
 //!
+//! Deadlines count on a clock that nobody can set (`clock::boot_ms`): a holder counts its own
+//! time on the same. Tokens are microseconds of the wall clock, or the last one and one, so
+//! that they grow also when the file is made anew.
+//!
 //! Who waits has a place in the lock's queue (`lock_queue.rs`), and nobody takes a
 //! lock past a waiter who was there before.
+//!
+//! *Claims* of single flight have slots of the same table: names of their own, no queue, and
+//! the claimer's number in place of a token.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
+use crate::clock::epoch_us;
 use crate::layout::{NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, header};
 use crate::lock_queue::{LockQueue, Waiting};
 use crate::mem::Mem;
@@ -36,6 +44,16 @@ const TOKEN: usize = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often a waiter without a place asks: nobody sends it a wake-up at all.
 const POLL_EVERY: Duration = Duration::from_millis(10);
+
+/// Tokens are whole numbers also in languages that have floats alone (until the year 2255).
+const TOKENS_END: u64 = 1 << 53;
+
+/// In the token of a claim, and of no lock.
+const CLAIM: u64 = 1 << 63;
+/// Keeps the names of claims apart from those of locks.
+const CLAIM_SEED: u64 = 0x636c_6169_6d73;
+/// No more claims than that: room is left for locks.
+const MAX_CLAIMS: usize = NAMED_LOCKS * 3 / 4;
 
 /// All 1,024 locks are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +73,7 @@ pub(crate) struct NamedLocks<'a, M: Mem> {
     pub mem: &'a M,
     /// Who asks.
     pub me: u64,
+    /// Since the boot.
     pub now_ms: u64,
     pub census: Census,
 }
@@ -113,23 +132,43 @@ impl<M: Mem> NamedLocks<'_, M> {
 
     /// Moves the deadline of a lock that is still held with this token.
     pub fn renew(&self, name: &[u8], token: u64, ttl_ms: u64) -> bool {
-        let found = self.find(name, token);
-        if let Some(at) = found {
-            self.store(at + DEADLINE, self.now_ms.saturating_add(ttl_ms));
-        }
-        found.is_some()
+        self.prolong(Name::of(name), token, ttl_ms)
     }
 
     /// Lets go of a lock that is still held with this token: `None` if it was not; else
     /// whom to wake.
     pub fn release(&self, name: &[u8], token: u64) -> Option<Option<usize>> {
-        self.free(self.find(name, token)?);
+        self.free(self.find(Name::of(name), token)?);
         Some(self.queue().call_first(Name::of(name)))
     }
 
-    /// How many locks are held.
+    /// Claims a name for this owner, or prolongs its claim; false if another one has it.
+    pub fn claim(&self, name: &[u8], owner: u64, ttl_ms: u64) -> Result<bool, TableFull> {
+        let (name, token) = (Name::of_claim(name), owner | CLAIM);
+        if self.prolong(name, token, ttl_ms) {
+            return Ok(true);
+        }
+        if self.used() >= MAX_CLAIMS && self.claims() >= MAX_CLAIMS {
+            return Err(TableFull);
+        }
+        let at = match self.room_for(name)? {
+            Ok(at) => at,
+            Err(_left_ms) => return Ok(false),
+        };
+        self.fill(at, name, token, ttl_ms);
+        Ok(true)
+    }
+
+    /// Gives a claim up, if this owner still has it.
+    pub fn unclaim(&self, name: &[u8], owner: u64) {
+        if let Some(at) = self.find(Name::of_claim(name), owner | CLAIM) {
+            self.free(at);
+        }
+    }
+
+    /// How many locks are held, claims aside.
     pub fn held(&self) -> u64 {
-        self.slots().filter(|at| self.is_held(*at)).count() as u64
+        self.slots().filter(|at| self.is_held(*at) && !self.is_claim(*at)).count() as u64
     }
 
     /// Adds a line for every broken invariant.
@@ -153,6 +192,19 @@ impl<M: Mem> NamedLocks<'_, M> {
     /// Takes a lock that nobody else has: its token; or the milliseconds that are left to
     /// whoever has it.
     fn take(&self, name: Name, ttl_ms: u64) -> Result<Result<u64, u64>, TableFull> {
+        let at = match self.room_for(name)? {
+            Ok(at) => at,
+            Err(left_ms) => return Ok(Err(left_ms)),
+        };
+        let token = next_token(self.load(header::TOKEN), epoch_us());
+        self.store(header::TOKEN, token);
+        self.fill(at, name, token, ttl_ms);
+        Ok(Ok(token))
+    }
+
+    /// A free slot for a name that nobody else has; or the milliseconds that are left to
+    /// whoever has it.
+    fn room_for(&self, name: Name) -> Result<Result<usize, u64>, TableFull> {
         for at in self.slots() {
             if self.load(at + OWNER) == 0 {
                 continue;
@@ -164,19 +216,27 @@ impl<M: Mem> NamedLocks<'_, M> {
             if left_ms != 0 && self.is_held(at) {
                 return Ok(Err(left_ms));
             }
-            // Over, or of a dead holder. Not left for later: the clock may be set back.
+            // Over, or of a dead holder, whose process id may be given to another one later.
             self.store(at + OWNER, 0);
         }
-        let at = self.free_slot().ok_or(TableFull)?;
-        let token = self.load(header::TOKEN).wrapping_add(1);
-        self.store(header::TOKEN, token);
+        self.free_slot().ok_or(TableFull).map(Ok)
+    }
+
+    fn fill(&self, at: usize, name: Name, token: u64, ttl_ms: u64) {
         self.store(at + OWNER, 0);
         self.store(at + NAME, name.0[0]);
         self.store(at + NAME + 1, name.0[1]);
         self.store(at + DEADLINE, self.now_ms.saturating_add(ttl_ms));
         self.store(at + TOKEN, token);
         self.store(at + OWNER, self.me);
-        Ok(Ok(token))
+    }
+
+    fn prolong(&self, name: Name, token: u64, ttl_ms: u64) -> bool {
+        let found = self.find(name, token);
+        if let Some(at) = found {
+            self.store(at + DEADLINE, self.now_ms.saturating_add(ttl_ms));
+        }
+        found.is_some()
     }
 
     /// A slot that nobody has, below the mark if there is one.
@@ -202,8 +262,7 @@ impl<M: Mem> NamedLocks<'_, M> {
         }
     }
 
-    fn find(&self, name: &[u8], token: u64) -> Option<usize> {
-        let name = Name::of(name);
+    fn find(&self, name: Name, token: u64) -> Option<usize> {
         self.slots().find(|at| {
             self.load(at + TOKEN) == token
                 && self.name_of(*at) == name
@@ -215,6 +274,14 @@ impl<M: Mem> NamedLocks<'_, M> {
     fn is_held(&self, at: usize) -> bool {
         let owner = self.load(at + OWNER);
         owner != 0 && self.load(at + DEADLINE) > self.now_ms && self.census.is_alive(owner)
+    }
+
+    fn is_claim(&self, at: usize) -> bool {
+        self.load(at + TOKEN) & CLAIM != 0
+    }
+
+    fn claims(&self) -> usize {
+        self.slots().filter(|at| self.is_claim(*at) && self.is_held(*at)).count()
     }
 
     fn name_of(&self, at: usize) -> Name {
@@ -239,6 +306,15 @@ impl<M: Mem> NamedLocks<'_, M> {
     }
 }
 
+/// Above the last one, and above all of a file that was there before: those are of earlier
+/// microseconds. A last one that no clock can have given is of a damaged file.
+fn next_token(last: u64, epoch_us: u64) -> u64 {
+    match last {
+        0..TOKENS_END => epoch_us.max(last + 1),
+        _ => epoch_us,
+    }
+}
+
 fn slot(number: usize) -> usize {
     NAMED_LOCK_TABLE + number * NAMED_LOCK_WORDS
 }
@@ -253,7 +329,14 @@ pub(crate) struct Name(pub [u64; 2]);
 
 impl Name {
     fn of(name: &[u8]) -> Self {
-        let hash = xxh3_128(name);
+        Self::split(xxh3_128(name))
+    }
+
+    fn of_claim(name: &[u8]) -> Self {
+        Self::split(xxh3_128_with_seed(name, CLAIM_SEED))
+    }
+
+    fn split(hash: u128) -> Self {
         Self([hash as u64, (hash >> 64) as u64])
     }
 }
@@ -276,5 +359,20 @@ impl Census {
         let alive = process::is_alive(identity);
         known.push((identity, alive));
         alive
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TOKENS_END, next_token};
+
+    #[test]
+    fn a_token_is_above_the_last_one_and_not_below_the_clock() {
+        let now = 1_700_000_000_000_000;
+        assert_eq!(next_token(0, now), now);
+        assert_eq!(next_token(now, now), now + 1);
+        assert_eq!(next_token(now + 3_600_000_000, now), now + 3_600_000_001, "set back");
+        assert_eq!(next_token(u64::MAX, now), now, "damaged");
+        assert_eq!(next_token(TOKENS_END - 1, now), TOKENS_END);
     }
 }

@@ -6,8 +6,10 @@
 //! counters of a process that is gone are added to the header's totals when
 //! its slot is needed.
 
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::error::Error;
 use crate::layout::{PROCESS_SLOTS, PROCESS_WORDS, PROCESSES, header};
 use crate::mem::Mem;
 use crate::stats::{COUNTER_NAMES, Counter};
@@ -16,34 +18,110 @@ use crate::stats::{COUNTER_NAMES, Counter};
 const SHARED_SLOT: usize = PROCESS_SLOTS - 1;
 const _: () = assert!(COUNTER_NAMES.len() < PROCESS_WORDS);
 
-/// Process id and start time: names a process for ever, unlike its id alone.
+/// Process id and start time: names a process for ever, unlike its id alone. The start time is
+/// 0 if it cannot be read (no descriptor is left): then any process with that id counts as it.
 pub(crate) fn identity_of_this_process() -> u64 {
-    let pid = std::process::id();
-    u64::from(pid) << 32 | u64::from(start_time(pid).unwrap_or(0))
+    let start = start_time_of_this_process().map_or(0, |start| start.max(1));
+    u64::from(std::process::id()) << 32 | u64::from(start)
 }
 
-/// Whether the process with this identity still runs.
+/// An error if this process could not tell others apart by their start times: `/proc` is
+/// missing, or shows other processes than those that this one can name.
+pub(crate) fn can_name_processes() -> Result<(), Error> {
+    start_time_of_this_process().map(|_| ()).map_err(|error| {
+        Error::Io(format!(
+            "/proc/self/stat: cannot be read ({error}), by which the holder of a lock is known from \
+             a later process with its number; mount the /proc of this PID namespace, or raise the \
+             limit of open files"
+        ))
+    })
+}
+
+/// Whether two identities may be of one process.
+pub(crate) fn may_be_one(one: u64, other: u64) -> bool {
+    let unread = one as u32 == 0 || other as u32 == 0;
+    one == other || (unread && one >> 32 == other >> 32)
+}
+
+/// Whether the process with this identity may still run: false only on proof, as what it holds
+/// is given to others then.
+///
+/// Proof is the kernel's word that nobody has that id, or the start time of another process. A
+/// `/proc` that is not there, hides others' processes (`hidepid`) or cannot be opened for want
+/// of a descriptor is no proof.
 pub(crate) fn is_alive(identity: u64) -> bool {
-    let pid = (identity >> 32) as u32;
-    start_time(pid) == Some(identity as u32)
+    let (pid, start) = ((identity >> 32) as u32, identity as u32);
+    exists(pid)
+        && match life(pid) {
+            Ok(Life::Runs { since }) => start == 0 || since.max(1) == start,
+            Ok(Life::Ended) => false,
+            // It may have ended just now.
+            Err(_) => exists(pid),
+        }
 }
 
-/// Start time in clock ticks since boot (its low 32 bits); `None` if it is gone
-/// or is a zombie, which can hold nothing any more.
+fn exists(pid: u32) -> bool {
+    // 0 and what is negative would ask for groups of processes.
+    let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 0) else {
+        return false;
+    };
+    // SAFETY: signal 0 only asks whether the process exists.
+    let status = unsafe { libc::kill(pid, 0) };
+    status == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// What `/proc` knows of a process.
+#[derive(Debug, PartialEq, Eq)]
+enum Life {
+    /// Since so many clock ticks after the boot (the low 32 bits).
+    Runs { since: u32 },
+    /// A zombie, which can hold nothing any more.
+    Ended,
+}
+
 #[cfg(target_os = "linux")]
-fn start_time(pid: u32) -> Option<u32> {
-    // proc(5): field 2 may hold spaces and brackets, so count from the last ')'.
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat[stat.rfind(')')? + 2..].split(' ');
-    let state = fields.next()?;
-    let start = fields.nth(18)?.parse::<u64>().ok()?;
-    (state != "Z" && state != "X").then_some(start as u32)
+fn start_time_of_this_process() -> io::Result<u32> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let shown = stat.split(' ').next().and_then(|pid| pid.parse().ok());
+    if shown != Some(std::process::id()) {
+        return Err(io::Error::other("it belongs to another PID namespace"));
+    }
+    match life_in(&stat)? {
+        Life::Runs { since } => Ok(since),
+        Life::Ended => Err(io::Error::other("it says that this process has ended")),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn life(pid: u32) -> io::Result<Life> {
+    life_in(&std::fs::read_to_string(format!("/proc/{pid}/stat"))?)
+}
+
+/// What a line of `/proc/<pid>/stat` says: proc(5).
+#[cfg(target_os = "linux")]
+fn life_in(stat: &str) -> io::Result<Life> {
+    // Field 2 may hold spaces and brackets, so count from the last ')'.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
+    let number = |field: usize| fields.get(field - 2).and_then(|text| text.parse::<u64>().ok());
+    let state = fields.get(1).copied().unwrap_or_default();
+    let (Some(threads), Some(since)) = (number(20), number(22)) else {
+        return Err(io::Error::other(format!("is not as proc(5) has it: {stat:?}")));
+    };
+    // The first thread of a process may end before the others.
+    if matches!(state, "Z" | "X") && threads <= 1 {
+        return Ok(Life::Ended);
+    }
+    Ok(Life::Runs { since: since as u32 })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start_time(pid: u32) -> Option<u32> {
-    // SAFETY: signal 0 only asks whether the process exists.
-    (unsafe { libc::kill(pid as libc::pid_t, 0) } == 0).then_some(0)
+fn start_time_of_this_process() -> io::Result<u32> {
+    Ok(0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn life(_: u32) -> io::Result<Life> {
+    Ok(Life::Runs { since: 0 })
 }
 
 /// The counters of one process.
@@ -115,4 +193,32 @@ fn take_over<M: Mem>(mem: &M, at: usize, me: u64) -> bool {
         mem.store(at + 1 + counter, 0, Relaxed);
     }
     true
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::{Life, life_in};
+
+    fn stat(name: &str, state: &str, threads: u32) -> String {
+        let zeros = "0 ".repeat(16);
+        format!("17 ({name}) {state} {zeros}{threads} 0 4711 0 0")
+    }
+
+    #[test]
+    fn a_zombie_has_ended_and_a_first_thread_that_ended_before_the_others_has_not() {
+        let lines = [("S", 1), ("Z", 1), ("Z", 3), ("X", 1)];
+        let lives = lines.map(|(state, threads)| life_in(&stat("a) Z (b", state, threads)).ok());
+        let runs = Some(Life::Runs { since: 4711 });
+        assert_eq!(
+            lives,
+            [runs, Some(Life::Ended), Some(Life::Runs { since: 4711 }), Some(Life::Ended)]
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_says_nothing() {
+        let line = stat("name", "Z", 1);
+        let cuts = (0..line.len() - "4711 0 0".len()).map(|end| life_in(&line[..end]));
+        assert!(cuts.into_iter().all(|life| life.is_err()));
+    }
 }

@@ -29,8 +29,8 @@ use crate::layout::{
 };
 use crate::lock::Locks;
 #[cfg(target_os = "linux")]
-use crate::lock::robust;
-use crate::machine::{boot_id, libc_flavour, machine, pid_namespace, random_word};
+use crate::lock::{Gate, robust};
+use crate::machine::{Kernel, libc_flavour, machine, random_word};
 use crate::mem::{Mapped, Mem};
 
 /// Longest wait, at the start, for another process that is making the file.
@@ -50,27 +50,33 @@ pub(crate) struct Region {
     pub presence: File,
 }
 
+/// What a process knows of a file that it leaves for another one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Left {
+    /// The inode of a file that is to be replaced, whatever it is now.
+    pub useless: Option<u64>,
+    pub last_token: u64,
+}
+
 /// The data file's path for a base path.
 pub(crate) fn data_path(base: &Path) -> PathBuf {
     with_suffix(base, &format!(".v{LAYOUT_VERSION}.seg"))
 }
 
 impl Region {
-    /// Opens the cache at `base`, making it if there is none. A file whose inode
-    /// is `useless` is replaced.
+    /// Opens the cache at `base`, making it if there is none. What is `left` goes into
+    /// the new one, or is replaced by it.
     pub fn open(
         base: &Path,
         config: &Config,
         patience: Duration,
-        useless: Option<u64>,
+        left: Left,
     ) -> Result<Self, Error> {
-        let wanted = Geometry::new(config)?;
+        let geometry = Geometry::new(config)?;
+        let wanted = Wanted { base, config, geometry, kernel: Kernel::now()? };
         private_directory(base)?;
         let (presence, made_here) = locked_for_opening(base, patience)?;
-        // A data file whose lock file somebody removed may have users who do not show.
-        let unseen_users = made_here && data_path(base).exists();
-        let alone = try_range(&presence, PRESENCE_BYTE, libc::F_WRLCK) && !unseen_users;
-        let opened = Self::open_alone_or_not(base, config, wanted, alone, useless);
+        let opened = wanted.open(Users::of(&presence, made_here, base), left);
         if opened.is_err() && made_here {
             // Whoever waits for it will find it gone and make another. A failure to
             // remove it must not hide why the file cannot be used.
@@ -92,7 +98,7 @@ impl Region {
             OpenFailure::Error(error) => error,
         })?;
         let opened = Opened::attach(file, &path)?;
-        if !opened.is_of_this_boot() {
+        if !opened.is_of(&Kernel::now()?) {
             return Err(Error::Refused(format!(
                 "{}: was written before the machine was restarted, and counts as empty",
                 path.display()
@@ -100,48 +106,141 @@ impl Region {
         }
         Ok(opened.config())
     }
+}
 
-    fn open_alone_or_not(
-        base: &Path,
-        config: &Config,
-        wanted: Geometry,
-        alone: bool,
-        useless: Option<u64>,
-    ) -> Result<Opened, Error> {
-        let path = data_path(base);
+/// Who else has the file open, by the presence lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Users {
+    Nobody,
+    /// Nobody shows, but somebody removed the lock file by which they would.
+    Unseen,
+    Others,
+}
+
+impl Users {
+    /// Takes the presence lock for this process alone if it can be had.
+    fn of(presence: &File, made_here: bool, base: &Path) -> Self {
+        match try_range(presence, PRESENCE_BYTE, libc::F_WRLCK) {
+            false => Self::Others,
+            true if made_here && data_path(base).exists() => Self::Unseen,
+            true => Self::Nobody,
+        }
+    }
+}
+
+/// What is to be opened.
+struct Wanted<'a> {
+    base: &'a Path,
+    config: &'a Config,
+    geometry: Geometry,
+    kernel: Kernel,
+}
+
+impl Wanted<'_> {
+    fn open(&self, users: Users, left: Left) -> Result<Opened, Error> {
+        let path = data_path(self.base);
         let file = match open_private(&path, false) {
             Ok(file) => file,
-            Err(OpenFailure::Missing) => return Opened::create(base, config, &wanted, None),
+            Err(OpenFailure::Missing) => return self.create(left.last_token, None),
             Err(OpenFailure::Error(error)) => return Err(error),
         };
+        if left.useless.is_some() && left.useless == inode_of(&file).ok() {
+            let notice = "the cache file was damaged (truncated, or a lock of it stayed taken by \
+                          nobody); it was made anew";
+            return self.create(left.last_token, Some(notice.into()));
+        }
         let opened = Opened::attach(file, &path)?;
-        if useless == Some(opened.inode) {
-            let notice = "a lock of the cache file stayed taken by nobody; it was made anew";
-            return Opened::create(base, config, &wanted, Some(notice.into()));
+        let last_token = left.last_token.max(opened.last_token());
+        if !opened.is_of(&self.kernel) {
+            return self.after_a_boot(users, last_token);
         }
-        let there = &opened.geometry;
-        if !opened.is_of_this_boot() {
-            let notice = "the machine was restarted since the cache was written; it starts empty";
-            return Opened::create(base, config, &wanted, Some(notice.into()));
+        if opened.geometry == self.geometry {
+            return opened.admitted(&self.kernel, users);
         }
-        if *there != wanted {
-            let notice = format!(
-                "the cache file had {} bytes and max_item {}, the settings ask for {} and {}",
-                there.total_words * 8,
-                there.max_item_bytes(),
-                wanted.total_words * 8,
-                wanted.max_item_bytes(),
-            );
-            if alone {
-                let notice = format!("{notice}; it was made anew and starts empty");
-                return Opened::create(base, config, &wanted, Some(notice));
-            }
-            let notice = format!(
-                "{notice}; other processes use it, so it stays as it is until all have stopped"
-            );
-            return opened.admitted(alone).map(|o| Opened { notice: Some(notice), ..o });
+        let notice = format!(
+            "the cache file had {} bytes and max_item {}, the settings ask for {} and {}",
+            opened.geometry.total_words * 8,
+            opened.geometry.max_item_bytes(),
+            self.geometry.total_words * 8,
+            self.geometry.max_item_bytes(),
+        );
+        if users == Users::Nobody {
+            let notice = format!("{notice}; it was made anew and starts empty");
+            return self.create(last_token, Some(notice));
         }
-        opened.admitted(alone)
+        let notice = format!(
+            "{notice}; other processes use it, so it stays as it is until all have stopped"
+        );
+        let admitted = opened.admitted(&self.kernel, users)?;
+        Ok(Opened { notice: Some(notice), ..admitted })
+    }
+
+    /// A file with another boot id is of an earlier boot, unless somebody has it open.
+    fn after_a_boot(&self, users: Users, last_token: u64) -> Result<Opened, Error> {
+        if users == Users::Others {
+            return Err(Error::Refused(format!(
+                "{}: is used by processes that see another boot id (a container with its own \
+                 /proc/sys/kernel/random/boot_id); give each a LOCATION of its own",
+                data_path(self.base).display()
+            )));
+        }
+        let notice = "the machine was restarted since the cache was written; it starts empty";
+        self.create(last_token, Some(notice.into()))
+    }
+
+    /// Makes a new file beside and renames it over the old one, if any.
+    fn create(&self, last_token: u64, notice: Option<String>) -> Result<Opened, Error> {
+        let fresh = with_suffix(self.base, &format!(".v{LAYOUT_VERSION}.new"));
+        let path = data_path(self.base);
+        // Left over by a process that died right here.
+        remove_if_there(&fresh)?;
+        let made = self.create_at(&fresh, last_token).and_then(|opened| {
+            fs::rename(&fresh, &path)
+                .map_err(|error| io_error(&path, "cannot be put in place", &error))?;
+            Ok(Opened { path, notice, ..opened })
+        });
+        if made.is_err() {
+            remove_if_there(&fresh)?;
+        }
+        made
+    }
+
+    fn create_at(&self, fresh: &Path, last_token: u64) -> Result<Opened, Error> {
+        let file = open_private(fresh, true).map_err(|failure| match failure {
+            OpenFailure::Error(error) => error,
+            OpenFailure::Missing => Error::Io(format!("{}: vanished", fresh.display())),
+        })?;
+        let (geometry, kernel) = (&self.geometry, &self.kernel);
+        let bytes = geometry.total_words * 8;
+        reserve(&file, bytes, fresh)?;
+        let mapped = map(&file, bytes, fresh)?;
+        let word = |at, value| mapped.store(at, value, Relaxed);
+        word(header::MAGIC, MAGIC);
+        word(header::LAYOUT, LAYOUT_VERSION);
+        word(header::TOTAL_BYTES, bytes as u64);
+        word(header::MACHINE, machine());
+        word(header::BOOT_ID, kernel.boot_id[0]);
+        word(header::BOOT_ID + 1, kernel.boot_id[1]);
+        word(header::UID, effective_uid().into());
+        word(header::LIBC, libc_flavour());
+        word(header::PID_NAMESPACE, kernel.pid_namespace);
+        word(header::TIME_NAMESPACE, kernel.time_namespace);
+        word(header::CREATED_MS, crate::clock::now_ms());
+        word(header::SEED, random_word()?);
+        word(header::MAX_ITEM, self.config.max_item_bytes.unwrap_or(0));
+        word(header::MEAN_ITEM, self.config.mean_item_bytes.unwrap_or(0));
+        word(header::SHARDS, geometry.shards as u64);
+        word(header::TOKEN, last_token);
+        initialise_locks(&mapped, geometry);
+        mapped.store(header::READY, READY, Release);
+        Ok(Opened {
+            mapped,
+            geometry: geometry.clone(),
+            path: fresh.to_owned(),
+            inode: inode_of(&file).map_err(|e| io_error(fresh, "cannot be read", &e))?,
+            created: true,
+            notice: None,
+        })
     }
 }
 
@@ -208,95 +307,44 @@ impl Opened {
         })
     }
 
-    fn is_of_this_boot(&self) -> bool {
+    fn is_of(&self, kernel: &Kernel) -> bool {
         let there = [header::BOOT_ID, header::BOOT_ID + 1].map(|at| self.mapped.load(at, Relaxed));
-        there == boot_id()
+        there == kernel.boot_id
+    }
+
+    fn last_token(&self) -> u64 {
+        self.mapped.load(header::TOKEN, Relaxed)
     }
 
     fn config(&self) -> Config {
         config_in(&self.mapped, self.geometry.total_words as u64 * 8)
     }
 
-    /// Makes a new file beside and renames it over the old one, if any.
-    fn create(
-        base: &Path,
-        config: &Config,
-        geometry: &Geometry,
-        notice: Option<String>,
-    ) -> Result<Self, Error> {
-        let fresh = with_suffix(base, &format!(".v{LAYOUT_VERSION}.new"));
-        let path = data_path(base);
-        // Left over by a process that died right here.
-        remove_if_there(&fresh)?;
-        let made = Self::create_at(&fresh, config, geometry).and_then(|opened| {
-            fs::rename(&fresh, &path)
-                .map_err(|error| io_error(&path, "cannot be put in place", &error))?;
-            Ok(Self { path, notice, ..opened })
-        });
-        if made.is_err() {
-            remove_if_there(&fresh)?;
-        }
-        made
-    }
-
-    fn create_at(fresh: &Path, config: &Config, geometry: &Geometry) -> Result<Self, Error> {
-        let file = open_private(fresh, true).map_err(|failure| match failure {
-            OpenFailure::Error(error) => error,
-            OpenFailure::Missing => Error::Io(format!("{}: vanished", fresh.display())),
-        })?;
-        let bytes = geometry.total_words * 8;
-        reserve(&file, bytes, fresh)?;
-        let mapped = map(&file, bytes, fresh)?;
-        let word = |at, value| mapped.store(at, value, Relaxed);
-        word(header::MAGIC, MAGIC);
-        word(header::LAYOUT, LAYOUT_VERSION);
-        word(header::TOTAL_BYTES, bytes as u64);
-        word(header::MACHINE, machine());
-        word(header::BOOT_ID, boot_id()[0]);
-        word(header::BOOT_ID + 1, boot_id()[1]);
-        word(header::UID, effective_uid().into());
-        word(header::LIBC, libc_flavour());
-        word(header::PID_NAMESPACE, pid_namespace());
-        word(header::CREATED_MS, crate::clock::now_ms());
-        word(header::SEED, random_word()?);
-        word(header::MAX_ITEM, config.max_item_bytes.unwrap_or(0));
-        word(header::MEAN_ITEM, config.mean_item_bytes.unwrap_or(0));
-        word(header::SHARDS, geometry.shards as u64);
-        initialise_locks(&mapped, geometry);
-        mapped.store(header::READY, READY, Release);
-        let inode = file.metadata().map_err(|e| io_error(fresh, "cannot be read", &e))?.ino();
-        Ok(Self {
-            mapped,
-            geometry: geometry.clone(),
-            path: fresh.to_owned(),
-            inode,
-            created: true,
-            notice: None,
-        })
-    }
-
     /// Checks that this process's kind of lock works on the file.
     ///
     /// A robust mutex knows its owner by thread id, so its users must share a
-    /// PID namespace (and a libc, whose mutex it is). Alone, this process may
-    /// take the file over: a container that was restarted finds its cache warm.
-    fn admitted(self, alone: bool) -> Result<Self, Error> {
-        let same = self.mapped.load(header::PID_NAMESPACE, Relaxed) == pid_namespace()
-            && self.mapped.load(header::LIBC, Relaxed) == libc_flavour();
-        if same {
+    /// PID namespace (and a libc, whose mutex it is); named locks count on the clock
+    /// of a time namespace. Alone, this process may take the file over: a container
+    /// that was restarted finds its cache warm.
+    fn admitted(self, kernel: &Kernel, users: Users) -> Result<Self, Error> {
+        let here = [
+            (header::PID_NAMESPACE, kernel.pid_namespace),
+            (header::TIME_NAMESPACE, kernel.time_namespace),
+            (header::LIBC, libc_flavour()),
+        ];
+        if here.iter().all(|(at, value)| self.mapped.load(*at, Relaxed) == *value) {
             return Ok(self);
         }
-        if !alone {
+        if users != Users::Nobody {
             return Err(Error::Refused(format!(
-                "{}: is used by processes of another container (PID namespace) or libc; let the \
-                 containers share the PID namespace, or give each a LOCATION of its own",
+                "{}: is used by processes of another container (PID or time namespace) or libc; let \
+                 the containers share the PID namespace, or give each a LOCATION of its own",
                 self.path.display()
             )));
         }
         initialise_locks(&self.mapped, &self.geometry);
         forget_processes(&self.mapped);
-        self.mapped.store(header::LIBC, libc_flavour(), Relaxed);
-        self.mapped.store(header::PID_NAMESPACE, pid_namespace(), Relaxed);
+        here.iter().for_each(|(at, value)| self.mapped.store(*at, *value, Relaxed));
         Ok(self)
     }
 
@@ -325,7 +373,7 @@ fn mutex_places(geometry: &Geometry) -> Vec<usize> {
 #[cfg(target_os = "linux")]
 fn initialise_locks(mapped: &Mapped, geometry: &Geometry) {
     for at in mutex_places(geometry) {
-        // SAFETY: the mapping is for ever; the file is new, or this process is
+        // SAFETY: the mapping stays; the file is new, or this process is
         // the only one that has it (the presence lock), so nobody uses these.
         unsafe { robust::initialise(mapped.address(at)) };
     }
@@ -352,7 +400,7 @@ fn locks_are_locks(_: &Mapped, _: &Geometry) -> bool {
 
 #[cfg(target_os = "linux")]
 fn locks_of(opened: &Opened) -> Locks {
-    Locks::Robust(opened.mapped, mutex_places(&opened.geometry))
+    Locks::Robust(opened.mapped, mutex_places(&opened.geometry), Gate::default())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -384,6 +432,10 @@ fn forget_processes(mapped: &Mapped) {
     }
 }
 
+fn inode_of(file: &File) -> std::io::Result<u64> {
+    file.metadata().map(|metadata| metadata.ino())
+}
+
 /// Maps the file for the life of the process.
 fn map(file: &File, bytes: usize, path: &Path) -> Result<Mapped, Error> {
     let raw = memmap2::MmapOptions::new()
@@ -391,9 +443,10 @@ fn map(file: &File, bytes: usize, path: &Path) -> Result<Mapped, Error> {
         .map_raw(file)
         .map_err(|error| io_error(path, "cannot be mapped", &error))?;
     let base = raw.as_mut_ptr();
-    // Never undone: a mutex in it may be in use (glibc bug 14485), and other
-    // threads may be reading.
+    // Never undone: other threads may be reading. What is in it goes by `Mapped::release`.
     std::mem::forget(raw);
+    #[cfg(target_os = "linux")]
+    crate::truncated::look_after(base, bytes);
     // SAFETY: a page-aligned mapping of `bytes` bytes that is never undone (M1),
     // and that only this crate touches, through `Mem` (M2).
     Ok(unsafe { Mapped::new(base, bytes / 8) })

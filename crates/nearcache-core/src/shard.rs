@@ -23,7 +23,7 @@ use crate::layout::{BUCKET_SLOTS, BUCKET_WORDS, Geometry, control};
 use crate::mem::Mem;
 use crate::record::{self, HEADER_WORDS, Header};
 
-/// Buckets an item may be in: the next is looked at when one overflowed.
+/// Buckets an item may be in: the next is looked at if the item's mark says so (`bucket.rs`).
 pub(crate) const CHAIN: usize = 8;
 /// Times a reader starts again when a record moved under it, then it is a miss.
 const MAX_RETRIES: usize = 8;
@@ -206,18 +206,6 @@ impl<'a, M: Mem> Shard<'a, M> {
         self.base + self.geo.index + bucket as usize * BUCKET_WORDS
     }
 
-    /// Byte number of a slot's frequency. Slots are whole words of 8-word buckets.
-    #[inline]
-    pub fn frequency_at(&self, slot: usize) -> usize {
-        let inside = (slot - self.base - self.geo.index) % BUCKET_WORDS;
-        (slot - inside + BUCKET_SLOTS) * 8 + inside
-    }
-
-    #[inline]
-    pub fn overflow_at(bucket: usize) -> usize {
-        (bucket + BUCKET_SLOTS) * 8 + BUCKET_SLOTS
-    }
-
     /// The window test: whether the record a word points at is intact (I3).
     #[inline]
     pub fn live(&self, word: u64) -> bool {
@@ -343,7 +331,7 @@ impl<'a, M: Mem> Shard<'a, M> {
                     found => return found,
                 }
             }
-            if self.mem.load_byte(Self::overflow_at(bucket)) == 0 {
+            if !self.goes_on(bucket, key.hash) {
                 break;
             }
         }
@@ -397,17 +385,6 @@ impl<'a, M: Mem> Shard<'a, M> {
         // Who has seen the new `safe_tail` must see where the record went before.
         self.mem.fence(Acquire);
         self.mem.load(slot, Acquire) == word
-    }
-
-    /// Counts a use of a slot, for the eviction policy: at most three writes
-    /// while the record lives.
-    #[inline]
-    pub fn touch_frequency(&self, slot: usize) {
-        let at = self.frequency_at(slot);
-        let frequency = self.mem.load_byte(at);
-        if frequency < 3 {
-            self.mem.store_byte(at, frequency + 1);
-        }
     }
 
     /// Where a record's expiry word is, for `Place`.

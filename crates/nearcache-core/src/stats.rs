@@ -24,9 +24,11 @@ pub(crate) enum PolicyCounter {
     Resets,
     /// No page was free for a record; it was not stored.
     NoRoom,
+    /// Pieces of memory that the kernel did not make present ahead of their first write.
+    NotPrepared,
 }
 
-pub(crate) const POLICY_NAMES: [&str; 10] = [
+pub(crate) const POLICY_NAMES: [&str; 11] = [
     "evicted_small",
     "evicted_main",
     "evicted_index",
@@ -37,6 +39,7 @@ pub(crate) const POLICY_NAMES: [&str; 10] = [
     "owner_deaths",
     "shard_resets",
     "no_room",
+    "not_prepared",
 ];
 
 /// Counters of use: one set a process, written by it alone.
@@ -55,9 +58,9 @@ pub enum Counter {
     Deletes,
     /// Values refused because key and value exceed `max_item`.
     TooLarge,
-    /// Writes given up, and the old value deleted, because a lock stayed busy.
+    /// Writes given up because a lock stayed busy: dropped with the old value, or an error.
     DroppedBusy,
-    /// Waits for a lock.
+    /// Waits for a lock, in slices of 20 ms.
     Waits,
     /// Reads given up because the record kept moving.
     Gave,

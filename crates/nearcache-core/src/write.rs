@@ -1,7 +1,7 @@
 //! One shard: what the lock holder does.
 //!
 //! Every function ends in `_locked`: the caller holds the shard's lock, and no
-//! other process writes anything but expiry words of its own, frequency bytes,
+//! other process writes anything but expiry words of its own, frequencies,
 //! hints, and zeros into slots.
 //!
 //! The order of stores makes every prefix a valid state:
@@ -27,6 +27,8 @@ pub(crate) const SMALL: usize = 0;
 pub(crate) const MAIN: usize = 1;
 /// No ring ever gets here: at 100 GB/s it would take a decade.
 const END_OF_TIME: u64 = 1 << 62;
+/// Words made present at once (64 KiB): what is done under the lock is to stay short.
+const PIECE_WORDS: usize = 1 << 13;
 /// Writes between two looks of the sweeper at a bucket.
 pub(crate) const SWEEP_EVERY: u64 = 8;
 
@@ -264,6 +266,7 @@ impl<M: Mem> Shard<'_, M> {
             self.abandon_ring_locked(ring);
             self.set_word(control::LIVE + ring, 0);
         }
+        self.forget_marks_locked();
         self.set_word(control::ITEMS, 0);
         self.set_word(control::BEEN_FULL, 0);
         self.set_word(control::LARGEST, 0);
@@ -362,17 +365,17 @@ impl<M: Mem> Shard<'_, M> {
             for slot in bucket..bucket + BUCKET_SLOTS {
                 let there = self.mem.load(slot, Relaxed);
                 if there == 0 || !self.live(there) {
-                    self.mem.store_byte(self.frequency_at(slot), 0);
+                    self.set_frequency_locked(slot, 0);
                     self.mem.store(slot, word, Release);
                     return slot;
                 }
             }
-            // Before the item goes further, or a reader would stop here (I4).
-            self.mem.store_byte(Self::overflow_at(bucket), 1);
+            // Before the item goes further, or a reader would stop here (I7).
+            self.mark_locked(hash, step..step + 1);
         }
         let slot = self.least_used_slot(hash);
         self.drop_slot_locked(slot, PolicyCounter::EvictedIndex);
-        self.mem.store_byte(self.frequency_at(slot), 0);
+        self.set_frequency_locked(slot, 0);
         self.mem.store(slot, word, Release);
         slot
     }
@@ -382,9 +385,7 @@ impl<M: Mem> Shard<'_, M> {
             let bucket = self.bucket(hash, step);
             bucket..bucket + BUCKET_SLOTS
         });
-        slots
-            .min_by_key(|slot| self.mem.load_byte(self.frequency_at(*slot)))
-            .expect("a chain has slots")
+        slots.min_by_key(|slot| self.frequency(*slot)).expect("a chain has slots")
     }
 
     /// Empties a slot and counts why.
@@ -405,11 +406,10 @@ impl<M: Mem> Shard<'_, M> {
         }
     }
 
-    /// Looks at one bucket and drops what is over or no longer there, so that
-    /// expired values do not stay until their turn in the ring comes.
+    /// Visits one bucket: drops what is over or no longer there, so that expired values do
+    /// not stay until their turn in the ring comes, and renews its marks (`bucket.rs`).
     pub fn sweep_bucket_locked(&self, now_ms: u64) {
         let cursor = self.word(control::SWEEP);
-        self.set_word(control::SWEEP, cursor.wrapping_add(1));
         let bucket = (cursor % self.geo.buckets as u64) as usize;
         let at = self.base + self.geo.index + bucket * BUCKET_WORDS;
         for slot in at..at + BUCKET_SLOTS {
@@ -427,8 +427,13 @@ impl<M: Mem> Shard<'_, M> {
             let expires = record::unpack_expiry(header.expiry, header.hash, self.seed);
             if expires.is_none_or(|ms| record::is_over(ms, now_ms)) {
                 self.drop_slot_locked(slot, PolicyCounter::Expired);
+            } else {
+                self.mark_again_locked(header.hash, at);
             }
         }
+        self.change_marks_locked(at);
+        // Release: not before the marks.
+        self.mem.store(self.base + control::SWEEP, cursor.wrapping_add(1), Release);
     }
 
     /// Appends whole words to a ring; where they begin, or `None` if no page is
@@ -460,11 +465,25 @@ impl<M: Mem> Shard<'_, M> {
             return Some(());
         }
         let page = self.free_page_locked(ring, number)?;
+        self.prepare_page_locked(page);
         // The descriptor first: a page that is claimed twice is impossible, one
         // that is claimed in vain is free again when its number leaves the window.
         self.set_word(self.geo.descriptors + page, wanted);
         self.set_word(entry, page_table_word(number, page));
         Some(())
+    }
+
+    /// Makes memory present in pieces, ahead of the first lap, which takes the pages in order.
+    fn prepare_page_locked(&self, page: usize) {
+        let pages = (PIECE_WORDS >> self.geo.page_shift).max(1);
+        if self.word(self.geo.descriptors + page) != 0 || !page.is_multiple_of(pages) {
+            return;
+        }
+        let pages = pages.min(self.geo.pages - page);
+        let at = self.base + self.geo.pages_at + (page << self.geo.page_shift);
+        if !self.mem.prepare(at, pages << self.geo.page_shift) {
+            self.count(PolicyCounter::NotPrepared, 1);
+        }
     }
 
     /// Finds a page whose number is outside its ring's window (I6), which is
@@ -542,7 +561,7 @@ impl<M: Mem> Shard<'_, M> {
             if let Some(slot) = slots.find(|slot| self.mem.load(*slot, Acquire) == word) {
                 return Some(slot);
             }
-            if self.mem.load_byte(Self::overflow_at(bucket)) == 0 {
+            if !self.goes_on(bucket, hash) {
                 break;
             }
         }

@@ -4,11 +4,11 @@
 //! this was written: `cargo +nightly miri test --test basics -- --skip file`.
 
 use nearcache_core::{
-    Added, Buffer, Cache, Config, Incr, Store, Stored, TAG_INT, TIMEOUT_SET, Wait, mem::Boxed,
+    Added, Buffer, Cache, Config, Incr, SLICE, Store, Stored, TAG_INT, Wait, mem::Boxed,
 };
 
 const NOW: u64 = 1_000_000;
-const WAIT: Wait = Wait::UpTo(TIMEOUT_SET);
+const WAIT: Wait = Wait::UpTo(SLICE);
 
 fn small() -> Cache<Boxed> {
     Cache::boxed(&Config::of_size(1 << 20)).unwrap()
@@ -238,6 +238,36 @@ fn named_locks_exclude_and_end() {
     assert!(next > token);
     assert_eq!(cache.lock_release(b"l", token, NOW + 200, WAIT), Ok(false));
     assert_eq!(cache.lock_release(b"l", next, NOW + 200, WAIT), Ok(true));
+}
+
+#[test]
+fn claims_are_the_owner_s_and_no_locks() {
+    let cache = small();
+    let locks_held =
+        |now| cache.stats(now).iter().find(|(name, _)| *name == "locks_held").unwrap().1;
+    assert_eq!(cache.claim(b"k", 7, 100, NOW, WAIT), Ok(true));
+    assert_eq!(cache.claim(b"k", 7, 200, NOW, WAIT), Ok(true));
+    assert_eq!(cache.claim(b"k", 8, 100, NOW + 199, WAIT), Ok(false));
+    assert_eq!(locks_held(NOW), 0);
+    let token = cache.lock_acquire(b"k", 1000, NOW, WAIT).unwrap().unwrap();
+    assert_eq!(cache.lock_release(b"k", 7, NOW, WAIT), Ok(false));
+    cache.unclaim(b"k", token, NOW, WAIT).unwrap();
+    assert_eq!(cache.claim(b"k", 8, 100, NOW, WAIT), Ok(false));
+    assert_eq!(cache.claim(b"k", 8, 100, NOW + 200, WAIT), Ok(true));
+    cache.unclaim(b"k", 8, NOW + 200, WAIT).unwrap();
+    assert_eq!(cache.claim(b"k", 7, 100, NOW + 200, WAIT), Ok(true));
+    assert_eq!(locks_held(NOW + 200), 1);
+}
+
+#[test]
+fn claims_leave_room_for_locks() {
+    let cache = small();
+    let claimed = (0..1024u32)
+        .filter(|n| cache.claim(&n.to_le_bytes(), 1, 100, NOW, WAIT) == Ok(true))
+        .count();
+    assert_eq!(claimed, 768);
+    assert!(cache.lock_acquire(b"l", 100, NOW, WAIT).unwrap().is_some());
+    assert_eq!(cache.claim(b"later", 1, 100, NOW + 100, WAIT), Ok(true));
 }
 
 #[test]

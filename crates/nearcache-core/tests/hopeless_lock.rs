@@ -5,7 +5,7 @@
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use nearcache_core::{Buffer, Config, Store, TIMEOUT_SET, Wait, now_ms};
+use nearcache_core::{Buffer, Config, SLICE, Store, Wait, now_ms};
 
 /// The first shard's first word, after the header, the statistics and the locks.
 const FIRST_MUTEX: u64 = 41 * 4096;
@@ -21,7 +21,7 @@ fn a_lock_that_nobody_holds_gets_a_new_file_and_both_processes_meet_in_it() {
     let [one, other] = [(); 2].map(|()| Store::open(&base, &config).unwrap());
     let set = |store: &Store| {
         let cache = store.cache(now_ms());
-        let wait = Wait::UpTo(TIMEOUT_SET);
+        let wait = Wait::UpTo(SLICE);
         cache.set(cache.key(b"k"), 0x80, b"v", 0, now_ms(), wait).is_ok()
     };
     assert!(set(&one));

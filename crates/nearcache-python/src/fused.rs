@@ -10,11 +10,15 @@
 //! - `self.counters`: `undecodable` is counted there and `refuse(name)` called, a stale value is
 //!   neither;
 //! - `self.bounded`: True to call `self._make_room(raw_key)` before each write;
+//! - `self._forgives`: True to drop a write whose shard stays locked, with the old value; False
+//!   to raise EngineBusy, and then nothing has changed;
 //! - `self._incr_object(key, delta, version)`: incr of what is no 64-bit counter.
 //!
 //! Every method is Django's to the name of each argument. `docs/caveats.md` has the rest.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use nearcache_core::{Incr, Key};
@@ -28,7 +32,7 @@ use crate::exact::{Decoded, Keep};
 use crate::keys::KeyBuffer;
 use crate::near::{self, Kept};
 use crate::python_codec::{self, flag, refused, undecodable};
-use crate::shared::{Deadline, Now, Shared, atomically};
+use crate::shared::{Deadline, IfBusy, Now, Shared, atomically};
 use crate::store::Store;
 use crate::timeout::Timeout;
 use crate::value::{self, Read, join, split};
@@ -37,14 +41,20 @@ type Object<'py> = Bound<'py, PyAny>;
 
 #[pyclass(extends = CacheArguments, frozen, subclass, module = "nearcache._core")]
 pub struct FusedCache {
-    opened: OnceLock<Opened>,
+    /// One after the other: a call may be using the one before.
+    opened: [OnceLock<Opened>; PLACES],
+    place: AtomicUsize,
 }
+
+/// How many stores an object may use in its life: a test run takes it to another.
+const PLACES: usize = 4;
 
 /// What the Python side told us on first use.
 struct Opened {
     shared: Arc<Shared>,
     native_codec: bool,
     bounded: bool,
+    if_busy: IfBusy,
 }
 
 #[pymethods]
@@ -57,7 +67,16 @@ impl FusedCache {
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<FusedCache>> {
         let base = PyClassInitializer::from(CacheArguments::new(py)?);
-        Ok(base.add_subclass(FusedCache { opened: OnceLock::new() }))
+        Ok(base.add_subclass(FusedCache { opened: Default::default(), place: AtomicUsize::new(0) }))
+    }
+
+    /// Asks the Python side for everything anew at the next use; false if there was too much of it.
+    fn _reopen(&self) -> bool {
+        let place = self.place.load(Relaxed);
+        let unused = self.opened[place].get().is_none();
+        let next = if unused { place } else { place + 1 };
+        self.place.store(next.min(PLACES - 1), Relaxed);
+        next < PLACES
     }
 
     #[pyo3(signature = (key, default=None, version=None))]
@@ -118,7 +137,8 @@ impl FusedCache {
         timeout: Timeout,
         version: Option<&Object<'py>>,
     ) -> PyResult<()> {
-        slf.get().store(slf, key, value, timeout, version).map(|_| ())
+        let if_busy = slf.get().opened(slf)?.if_busy;
+        slf.get().store(slf, key, value, timeout, version, if_busy).map(|_| ())
     }
 
     #[pyo3(signature = (data, timeout=Timeout::Default, version=None))]
@@ -132,7 +152,8 @@ impl FusedCache {
         let refused = PyList::empty(py);
         for item in data.call_method0(intern!(py, "items"))?.try_iter()? {
             let (key, value): (Object<'py>, Object<'py>) = item?.extract()?;
-            if !slf.get().store(slf, &key, &value, timeout, version)? {
+            // Its answer says what was not stored: no error is needed.
+            if !slf.get().store(slf, &key, &value, timeout, version, IfBusy::Drop)? {
                 refused.append(key)?;
             }
         }
@@ -148,10 +169,18 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let py = slf.py();
-        slf.get().write(slf, key, value, timeout, version, |opened, key, tag, payload, deadline| {
-            let now = opened.shared.now();
-            now.key(key).is_some_and(|key| now.add(py, key, tag, payload, deadline))
-        })
+        slf.get().write(
+            slf,
+            key,
+            value,
+            timeout,
+            version,
+            |opened, key, tag, payload, deadline| {
+                let now = opened.shared.now();
+                let add = |key| now.add(py, key, tag, payload, deadline, opened.if_busy);
+                now.key(key).map_or(Ok(false), add)
+            },
+        )?
     }
 
     #[pyo3(signature = (key, timeout=Timeout::Default, version=None))]
@@ -163,8 +192,9 @@ impl FusedCache {
     ) -> PyResult<bool> {
         let py = slf.py();
         let deadline = slf.as_super().get().deadline(py, timeout)?;
-        let touch = |now: Now<'_>, key: Key<'_>| now.touch(py, key, deadline);
-        Ok(slf.get().with_key(slf, key, version, touch)?.unwrap_or(false))
+        let if_busy = slf.get().opened(slf)?.if_busy;
+        let touch = |now: Now<'_>, key: Key<'_>| now.touch(py, key, deadline, if_busy);
+        slf.get().with_key(slf, key, version, touch)?.unwrap_or(Ok(false))
     }
 
     #[pyo3(signature = (key, version=None))]
@@ -237,7 +267,7 @@ impl FusedCache {
 impl FusedCache {
     #[inline]
     fn opened<'a>(&'a self, slf: &Bound<'_, Self>) -> PyResult<&'a Opened> {
-        match self.opened.get() {
+        match self.opened[self.place.load(Relaxed)].get() {
             Some(opened) => Ok(opened),
             None => self.open(slf),
         }
@@ -245,15 +275,19 @@ impl FusedCache {
 
     #[cold]
     fn open<'a>(&'a self, slf: &Bound<'_, Self>) -> PyResult<&'a Opened> {
-        let py = slf.py();
+        let (py, place) = (slf.py(), self.place.load(Relaxed));
         let store = slf.getattr(intern!(py, "engine"))?.cast_into::<Store>()?;
         let opened = Opened {
             shared: store.get().shared.clone(),
             native_codec: flag(slf.as_any(), "native_codec", true)?,
             bounded: flag(slf.as_any(), "bounded", false)?,
+            if_busy: match flag(slf.as_any(), "_forgives", false)? {
+                true => IfBusy::Drop,
+                false => IfBusy::Raise,
+            },
         };
         // Another thread may have come first while Python code ran; both opened the same.
-        Ok(self.opened.get_or_init(|| opened))
+        Ok(self.opened[place].get_or_init(|| opened))
     }
 
     #[inline]
@@ -280,6 +314,7 @@ impl FusedCache {
         value: &Object<'py>,
         timeout: Timeout,
         version: Option<&Object<'py>>,
+        if_busy: IfBusy,
     ) -> PyResult<bool> {
         let py = slf.py();
         let stored = self.write(
@@ -290,9 +325,10 @@ impl FusedCache {
             version,
             |opened, key, tag, payload, deadline| {
                 let now = opened.shared.now();
-                now.key(key).is_some_and(|key| now.set(py, key, tag, payload, deadline))
+                let set = |key| now.set(py, key, tag, payload, deadline, if_busy);
+                now.key(key).map_or(Ok(false), set)
             },
-        )?;
+        )??;
         if !stored {
             refused(slf.as_any())?;
         }

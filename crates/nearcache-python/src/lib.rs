@@ -10,6 +10,7 @@
 //!  shared.rs  one opened store of the process: waits, refusals, buffers, fork
 //!  value.rs   tag and payload of a value     exact/   typed values without pickle
 //!  python_codec.rs  what is left to nearcache.codec
+//!  fork.rs    which process this is
 //!  gil.rs  python.rs  small parts
 //! ```
 //!
@@ -18,6 +19,7 @@
 
 mod arguments;
 mod exact;
+mod fork;
 mod fused;
 mod gil;
 mod keys;
@@ -37,7 +39,7 @@ mod value;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBytes};
+use pyo3::types::PyBytes;
 
 /// The `exact` bytes of a value, or None if it is not for that format (then pickle it).
 #[pyfunction]
@@ -72,8 +74,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nginx_keys::nginx_group, module)?)?;
     module.add_function(wrap_pyfunction!(encode, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
-    let after_fork = wrap_pyfunction!(shared::_after_fork_in_child, module)?;
-    let hooks = [("after_in_child", after_fork)];
-    py.import("os")?.call_method("register_at_fork", (), Some(&hooks.into_py_dict(py)?))?;
+    module.add_function(wrap_pyfunction!(fork::generation, module)?)?;
+    module.add_function(wrap_pyfunction!(fork::_when_forked, module)?)?;
     Ok(())
 }

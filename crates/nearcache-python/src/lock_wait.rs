@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use nearcache_core::{Busy, LockTableError, TIMEOUT_ATOMIC, Turn, Wait};
+use nearcache_core::{Busy, LockTableError, TIMEOUT_STILL, Turn, Wait, boot_ms};
 use pyo3::prelude::*;
 
 use crate::python::{self, ENGINE_BUSY};
@@ -30,21 +30,21 @@ pub struct LockWait<'a> {
     pub ticket: u64,
 }
 
-/// `None`: all named locks are held.
-type Asked = Result<Option<Turn>, Busy>;
+/// `None`: the table's mutex was busy. `Some(None)`: all named locks are held.
+type Asked = Option<Option<Turn>>;
 
 impl LockWait<'_> {
     pub fn run(mut self, py: Python<'_>, wait_ms: u64) -> PyResult<Answer> {
         let end = Instant::now() + Duration::from_millis(wait_ms.min(LONGEST_WAIT_MS));
         let mut last = wait_ms == 0;
-        let mut asked = patiently(py, TIMEOUT_ATOMIC, |wait| self.ask(wait, last));
+        let mut asked = patiently(py, |wait| self.ask(wait, last))?;
         loop {
             match asked {
-                Ok(Some(Turn::Taken(token))) => return Ok((Some(token), None)),
-                Ok(Some(Turn::Wait(waiting))) => self.ticket = waiting.ticket,
-                Ok(None) => return Err(table_full(py)),
-                Err(Busy) if last && self.ticket == 0 => return Err(table_busy(py)),
-                Err(Busy) => {}
+                Some(Some(Turn::Taken(token))) => return Ok((Some(token), None)),
+                Some(Some(Turn::Wait(waiting))) => self.ticket = waiting.ticket,
+                Some(None) => return Err(table_full(py)),
+                None if last && self.ticket == 0 => return Err(table_busy(py)),
+                None => {}
             }
             if last {
                 return Ok((None, Some(self.ticket)));
@@ -53,26 +53,26 @@ impl LockWait<'_> {
                 self.sleep(asked, end);
                 // Known before asking: the last place kept is kept for longer.
                 let last = Instant::now() >= end;
-                (self.ask(Wait::UpTo(TIMEOUT_ATOMIC), last), last)
+                (self.ask(Wait::UpTo(TIMEOUT_STILL), last).ok(), last)
             });
             py.check_signals().inspect_err(|_| self.give_up(py, asked))?;
         }
     }
 
-    fn ask(&self, wait: Wait, last: bool) -> Asked {
+    fn ask(&self, wait: Wait, last: bool) -> Result<Option<Turn>, Busy> {
         let now = self.shared.now();
         let keep_ms = if last { KEEP_BETWEEN_CALLS_MS } else { KEEP_ASLEEP_MS };
         let (ticket, ttl_ms) = (self.ticket, self.ttl_ms);
-        match now.cache.lock_ask(self.name, ticket, ttl_ms, keep_ms, now.now_ms, wait) {
+        match now.cache.lock_ask(self.name, ticket, ttl_ms, keep_ms, boot_ms(), wait) {
             Ok(turn) => Ok(Some(turn)),
             Err(LockTableError::Full) => Ok(None),
-            Err(LockTableError::Busy) => Err(Busy),
+            Err(LockTableError::Busy(busy)) => Err(busy),
         }
     }
 
     /// If the mutex was busy there is nothing to wait for but the mutex.
     fn sleep(&self, asked: Asked, end: Instant) {
-        if let Ok(Some(Turn::Wait(waiting))) = asked {
+        if let Some(Some(Turn::Wait(waiting))) = asked {
             let left = end.saturating_duration_since(Instant::now());
             self.shared.now().cache.lock_sleep(&waiting, left);
         }
@@ -81,11 +81,11 @@ impl LockWait<'_> {
     /// Nobody will come back for the lock or the place: the next may have it now.
     fn give_up(&self, py: Python<'_>, asked: Asked) {
         let now = self.shared.now();
-        let _ = patiently(py, TIMEOUT_ATOMIC, |wait| match asked {
-            Ok(Some(Turn::Taken(token))) => {
-                now.cache.lock_release(self.name, token, now.now_ms, wait).map(|_| ())
+        let _ = patiently(py, |wait| match asked {
+            Some(Some(Turn::Taken(token))) => {
+                now.cache.lock_release(self.name, token, boot_ms(), wait).map(|_| ())
             }
-            _ => now.cache.lock_leave(self.name, self.ticket, now.now_ms, wait),
+            _ => now.cache.lock_leave(self.name, self.ticket, boot_ms(), wait),
         });
     }
 }

@@ -1,15 +1,15 @@
 //! One opened store of this process: the core's, and the objects kept from it.
 //!
 //! What every face of it needs (`store.rs`, `fused.rs`): waiting without the GIL, refusals,
-//! deadlines that have passed, buffers, and what to do after a fork.
+//! deadlines that have passed, and buffers. What a fork changes is the core's business: kept
+//! objects are as good in the child, which has the same mapping.
 
-use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nearcache_core::mem::Mapped;
 use nearcache_core::{
-    Added, Buffer, Busy, Cache, Counter, Found, Key, Stored, TIMEOUT_ATOMIC, TIMEOUT_SET, Wait,
-    now_ms,
+    Added, Buffer, Busy, Cache, Counter, Found, Key, Patience, SLICE, Stored, Wait, now_ms,
 };
 use pyo3::prelude::*;
 
@@ -49,16 +49,9 @@ fn exact_now_ms() -> u64 {
     since_epoch.map_or(0, |since| since.as_millis() as u64)
 }
 
-static OPENED: GilCell<Vec<Weak<Shared>>> = GilCell::new(Vec::new());
-
 impl Shared {
-    pub fn new(py: Python<'_>, core: nearcache_core::Store, near: Near) -> Arc<Shared> {
-        let shared = Arc::new(Shared { core, near: GilCell::new(near) });
-        OPENED.with(py, |opened| {
-            opened.retain(|other| other.strong_count() > 0);
-            opened.push(Arc::downgrade(&shared));
-        });
-        shared
+    pub fn new(core: nearcache_core::Store, near: Near) -> Arc<Shared> {
+        Arc::new(Shared { core, near: GilCell::new(near) })
     }
 
     /// The cache as of now, for one operation: the next may find another file.
@@ -98,16 +91,17 @@ impl<'a> Now<'a> {
         tag: u8,
         payload: &[u8],
         deadline: Deadline,
-    ) -> bool {
+        if_busy: IfBusy,
+    ) -> PyResult<bool> {
         if deadline.is_over(self.now_ms) {
             self.cache.delete(key, self.now_ms);
-            return true;
+            return Ok(true);
         }
         let set = |wait| self.cache.set(key, tag, payload, deadline.0, self.now_ms, wait);
-        match patiently(py, TIMEOUT_SET, set) {
-            Ok(Stored::Yes(_)) => true,
-            Ok(Stored::TooLarge) => false,
-            Err(Busy) => self.refused(key),
+        match patiently(py, set)? {
+            Some(Stored::Yes(_)) => Ok(true),
+            Some(Stored::TooLarge) => Ok(false),
+            None => self.given_up(py, if_busy, Some(key)),
         }
     }
 
@@ -119,28 +113,35 @@ impl<'a> Now<'a> {
         tag: u8,
         payload: &[u8],
         deadline: Deadline,
-    ) -> bool {
+        if_busy: IfBusy,
+    ) -> PyResult<bool> {
         if deadline.is_over(self.now_ms) {
-            return self.cache.expires_at(key, self.now_ms).is_none();
+            return Ok(self.cache.expires_at(key, self.now_ms).is_none());
         }
         let add = |wait| self.cache.add(key, tag, payload, deadline.0, self.now_ms, wait);
-        match patiently(py, TIMEOUT_SET, add) {
-            Ok(Added::Stored(_)) => true,
-            Ok(Added::Exists | Added::TooLarge) => false,
+        match patiently(py, add)? {
+            Some(Added::Stored(_)) => Ok(true),
+            Some(Added::Exists | Added::TooLarge) => Ok(false),
             // Nothing was to be changed, so what is there may stay.
-            Err(Busy) => {
-                self.cache.count(Counter::DroppedBusy);
-                false
-            }
+            None => self.given_up(py, if_busy, None),
         }
     }
 
-    pub fn touch(&self, py: Python<'_>, key: Key<'_>, deadline: Deadline) -> bool {
+    pub fn touch(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        deadline: Deadline,
+        if_busy: IfBusy,
+    ) -> PyResult<bool> {
         if deadline.is_over(self.now_ms) {
-            return self.cache.delete(key, self.now_ms);
+            return Ok(self.cache.delete(key, self.now_ms));
         }
         let touch = |wait| self.cache.touch(key, deadline.0, self.now_ms, wait);
-        patiently(py, TIMEOUT_SET, touch).unwrap_or_else(|Busy| self.refused(key))
+        match patiently(py, touch)? {
+            Some(touched) => Ok(touched),
+            None => self.given_up(py, if_busy, Some(key)),
+        }
     }
 
     /// [`Now::touch`]; what was touched, and its first `payload_bytes`, go to `f`.
@@ -151,22 +152,19 @@ impl<'a> Now<'a> {
         deadline: Deadline,
         payload_bytes: usize,
         f: impl FnOnce(&Found, &[u8]) -> R,
-    ) -> Option<R> {
+    ) -> PyResult<Option<R>> {
         if deadline.is_over(self.now_ms) {
             let head = self.head(py, key, payload_bytes, f);
-            return head.filter(|_| self.cache.delete(key, self.now_ms));
+            return Ok(head.filter(|_| self.cache.delete(key, self.now_ms)));
         }
         with_buffer(py, |buffer| {
             let touch = |wait| {
                 let (cache, now_ms) = (self.cache, self.now_ms);
                 cache.touch_head(key, deadline.0, payload_bytes, now_ms, wait, buffer)
             };
-            match patiently(py, TIMEOUT_SET, touch) {
-                Ok(found) => found.map(|found| f(&found, buffer.value())),
-                Err(Busy) => {
-                    self.refused(key);
-                    None
-                }
+            match patiently(py, touch)? {
+                Some(found) => Ok(found.map(|found| f(&found, buffer.value()))),
+                None => self.given_up(py, IfBusy::Raise, Some(key)).map(|_| None),
             }
         })
     }
@@ -185,11 +183,18 @@ impl<'a> Now<'a> {
         })
     }
 
-    /// A write that found the shard locked for too long: absent is right, old is not.
+    /// A write whose shard stayed locked. Whoever is told of it by an error keeps what was
+    /// there; nobody else may find it: absent is right, old is not.
     #[cold]
-    fn refused(&self, key: Key<'_>) -> bool {
-        self.cache.set_refused(key, self.now_ms);
-        false
+    fn given_up(&self, py: Python<'_>, if_busy: IfBusy, old: Option<Key<'_>>) -> PyResult<bool> {
+        match old {
+            Some(key) if if_busy == IfBusy::Drop => self.cache.set_refused(key, self.now_ms),
+            _ => self.cache.count(Counter::DroppedBusy),
+        }
+        match if_busy {
+            IfBusy::Drop => Ok(false),
+            IfBusy::Raise => Err(busy_error(py)),
+        }
     }
 
     /// Reads into a pooled buffer, then gives what was found to `f`.
@@ -207,16 +212,39 @@ impl<'a> Now<'a> {
     }
 }
 
-/// Tries with the GIL held; if the lock is busy, waits without it. No core code runs Python.
+/// What becomes of a plain write whose shard stayed locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum IfBusy {
+    Drop,
+    Raise,
+}
+
+/// Tries with the GIL held; if the lock is busy, waits without it. `None` if it stayed busy.
+/// No core code runs Python.
 #[inline]
 pub fn patiently<T: Send>(
     py: Python<'_>,
-    timeout: Duration,
     mut attempt: impl FnMut(Wait) -> Result<T, Busy> + Send,
-) -> Result<T, Busy> {
+) -> PyResult<Option<T>> {
     match attempt(Wait::Try) {
-        Err(Busy) => py.detach(|| attempt(Wait::UpTo(timeout))),
-        done => done,
+        Ok(done) => Ok(Some(done)),
+        Err(_) => in_slices(py, attempt),
+    }
+}
+
+/// A signal whose handler raises ends the wait: nothing was done.
+#[cold]
+fn in_slices<T: Send>(
+    py: Python<'_>,
+    mut attempt: impl FnMut(Wait) -> Result<T, Busy> + Send,
+) -> PyResult<Option<T>> {
+    let mut patience = Patience::begin();
+    loop {
+        match py.detach(|| attempt(Wait::UpTo(SLICE))) {
+            Ok(done) => return Ok(Some(done)),
+            Err(busy) if patience.goes_on(busy) => py.check_signals()?,
+            Err(_) => return Ok(None),
+        }
     }
 }
 
@@ -225,10 +253,13 @@ pub fn atomically<T: Send>(
     py: Python<'_>,
     attempt: impl FnMut(Wait) -> Result<T, Busy> + Send,
 ) -> PyResult<T> {
-    patiently(py, TIMEOUT_ATOMIC, attempt).map_err(|Busy| {
-        let text = "another process held the lock of this key's shard for 250 ms; it is stopped or starved of CPU";
-        python::error(py, &ENGINE_BUSY, text.to_owned())
-    })
+    patiently(py, attempt)?.ok_or_else(|| busy_error(py))
+}
+
+fn busy_error(py: Python<'_>) -> PyErr {
+    let text = "another process holds the lock of this key's shard, and was stopped or frozen (or \
+                starved of CPU for 5 s); nothing was changed: let it go on or end it, and try again";
+    python::error(py, &ENGINE_BUSY, text.to_owned())
 }
 
 static BUFFERS: GilCell<Vec<Buffer>> = GilCell::new(Vec::new());
@@ -248,15 +279,4 @@ pub fn with_buffer<R>(py: Python<'_>, f: impl FnOnce(&mut Buffer) -> R) -> R {
         });
     }
     result
-}
-
-/// In the child: a statistics slot of its own, and no objects that the parent kept.
-#[pyfunction]
-pub fn _after_fork_in_child(py: Python<'_>) {
-    let opened: Vec<_> =
-        OPENED.with(py, |opened| opened.iter().filter_map(Weak::upgrade).collect());
-    for shared in opened {
-        shared.core.child_after_fork();
-        shared.forget(py);
-    }
 }

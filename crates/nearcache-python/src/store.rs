@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nearcache_core::{
-    Busy, Config, Error, Found, Incr, Item, LockTableError, TIMEOUT_ATOMIC, Wait, glob_match,
+    Config, Error, Found, Incr, Item, LockTableError, TIMEOUT_STILL, Wait, boot_ms, glob_match,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 use crate::lock_wait::{Answer, LockWait, table_full};
 use crate::near::Near;
 use crate::python::{self, DATA_ERROR, REGION_ERROR, REGION_FULL};
-use crate::shared::{Deadline, Now, Shared, atomically, with_buffer};
+use crate::shared::{Deadline, IfBusy, Now, Shared, atomically, with_buffer};
 use crate::value::{join, outside_len, split};
 
 const ABSENT: i64 = -1;
@@ -44,7 +44,7 @@ impl Store {
         // Making the file may take long: memory is reserved page by page.
         let opened = py.detach(|| nearcache_core::Store::open(Path::new(base_path), &config));
         let core = opened.map_err(|error| region_error(py, &error))?;
-        Ok(Store { shared: Shared::new(py, core, Near::new(near_items, near_bytes)) })
+        Ok(Store { shared: Shared::new(core, Near::new(near_items, near_bytes)) })
     }
 
     /// The store at that path as it is, with whatever settings it was made.
@@ -52,7 +52,7 @@ impl Store {
     fn existing(py: Python<'_>, base_path: &str) -> PyResult<Store> {
         let core = nearcache_core::Store::existing(Path::new(base_path))
             .map_err(|error| region_error(py, &error))?;
-        Ok(Store { shared: Shared::new(py, core, Near::new(0, 0)) })
+        Ok(Store { shared: Shared::new(core, Near::new(0, 0)) })
     }
 
     #[getter]
@@ -73,6 +73,11 @@ impl Store {
     #[getter]
     fn max_item_bytes(&self) -> u64 {
         self.shared.now().cache.max_item_bytes()
+    }
+
+    #[getter]
+    fn lock_epoch(&self) -> u64 {
+        self.shared.core.lock_epoch()
     }
 
     #[getter]
@@ -106,13 +111,19 @@ impl Store {
         keys.into_iter().map(|key| self.read(py, now, key.as_bytes())).collect()
     }
 
-    fn set(&self, py: Python<'_>, key: &[u8], value: &[u8], expires_at_ms: Option<i64>) -> bool {
+    fn set(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        value: &[u8],
+        expires_at_ms: Option<i64>,
+    ) -> PyResult<bool> {
         let now = self.shared.now();
         let Some(key) = now.key(key) else {
-            return false;
+            return Ok(false);
         };
         let (tag, payload) = split(value);
-        now.set(py, key, tag, payload.as_slice(), deadline(expires_at_ms))
+        now.set(py, key, tag, payload.as_slice(), deadline(expires_at_ms), IfBusy::Drop)
     }
 
     fn set_many<'py>(
@@ -120,21 +131,29 @@ impl Store {
         py: Python<'py>,
         items: Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
         expires_at_ms: Option<i64>,
-    ) -> Vec<usize> {
-        let stored = |(key, value): &(Bound<'py, PyBytes>, Bound<'py, PyBytes>)| {
-            self.set(py, key.as_bytes(), value.as_bytes(), expires_at_ms)
-        };
-        let refused = items.iter().enumerate().filter(|(_, item)| !stored(item));
-        refused.map(|(at, _)| at).collect()
+    ) -> PyResult<Vec<usize>> {
+        let mut refused = Vec::new();
+        for (at, (key, value)) in items.iter().enumerate() {
+            if !self.set(py, key.as_bytes(), value.as_bytes(), expires_at_ms)? {
+                refused.push(at);
+            }
+        }
+        Ok(refused)
     }
 
-    fn add(&self, py: Python<'_>, key: &[u8], value: &[u8], expires_at_ms: Option<i64>) -> bool {
+    fn add(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        value: &[u8],
+        expires_at_ms: Option<i64>,
+    ) -> PyResult<bool> {
         let now = self.shared.now();
         let Some(key) = now.key(key) else {
-            return false;
+            return Ok(false);
         };
         let (tag, payload) = split(value);
-        now.add(py, key, tag, payload.as_slice(), deadline(expires_at_ms))
+        now.add(py, key, tag, payload.as_slice(), deadline(expires_at_ms), IfBusy::Drop)
     }
 
     fn cas(
@@ -194,12 +213,12 @@ impl Store {
         }
     }
 
-    fn touch(&self, py: Python<'_>, key: &[u8], expires_at_ms: Option<i64>) -> bool {
+    fn touch(&self, py: Python<'_>, key: &[u8], expires_at_ms: Option<i64>) -> PyResult<bool> {
         let now = self.shared.now();
         let Some(key) = now.key(key) else {
-            return false;
+            return Ok(false);
         };
-        now.touch(py, key, deadline(expires_at_ms))
+        now.touch(py, key, deadline(expires_at_ms), IfBusy::Drop)
     }
 
     fn touch_head<'py>(
@@ -215,7 +234,7 @@ impl Store {
         };
         let (deadline, payload_bytes) = (deadline(expires_at_ms), head_payload_bytes(size));
         let cut = |found: &Found, payload: &[u8]| head(py, found.tag, payload, size);
-        now.touch_head(py, key, deadline, payload_bytes, cut).transpose()
+        now.touch_head(py, key, deadline, payload_bytes, cut)?.transpose()
     }
 
     fn head<'py>(
@@ -300,20 +319,22 @@ impl Store {
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let now = self.shared.now();
-        now.cache.stats(now.now_ms).into_py_dict(py)
+        now.cache.stats(boot_ms()).into_py_dict(py)
     }
 
     fn check(&self, py: Python<'_>) -> Vec<String> {
         let cache = self.shared.now().cache;
-        py.detach(|| cache.check(Wait::UpTo(TIMEOUT_ATOMIC)))
+        py.detach(|| cache.check(Wait::UpTo(TIMEOUT_STILL)))
     }
 
     fn lock_acquire(&self, py: Python<'_>, name: &[u8], ttl_ms: u64) -> PyResult<Option<u64>> {
-        let now = self.shared.now();
-        let acquire = |wait| match now.cache.lock_acquire(name, ttl_ms, now.now_ms, wait) {
-            Ok(token) => Ok(Ok(token)),
-            Err(LockTableError::Busy) => Err(Busy),
-            Err(LockTableError::Full) => Ok(Err(())),
+        let acquire = |wait| {
+            let now = self.shared.now();
+            match now.cache.lock_acquire(name, ttl_ms, boot_ms(), wait) {
+                Ok(token) => Ok(Ok(token)),
+                Err(LockTableError::Busy(busy)) => Err(busy),
+                Err(LockTableError::Full) => Ok(Err(())),
+            }
         };
         atomically(py, acquire)?.map_err(|()| table_full(py))
     }
@@ -332,17 +353,36 @@ impl Store {
 
     fn lock_leave(&self, py: Python<'_>, name: &[u8], ticket: u64) -> PyResult<()> {
         let now = self.shared.now();
-        atomically(py, |wait| now.cache.lock_leave(name, ticket, now.now_ms, wait))
+        atomically(py, |wait| now.cache.lock_leave(name, ticket, boot_ms(), wait))
     }
 
     fn lock_renew(&self, py: Python<'_>, name: &[u8], token: u64, ttl_ms: u64) -> PyResult<bool> {
-        let now = self.shared.now();
-        atomically(py, |wait| now.cache.lock_renew(name, token, ttl_ms, now.now_ms, wait))
+        atomically(py, |wait| {
+            let now = self.shared.now();
+            now.cache.lock_renew(name, token, ttl_ms, boot_ms(), wait)
+        })
     }
 
     fn lock_release(&self, py: Python<'_>, name: &[u8], token: u64) -> PyResult<bool> {
         let now = self.shared.now();
-        atomically(py, |wait| now.cache.lock_release(name, token, now.now_ms, wait))
+        atomically(py, |wait| now.cache.lock_release(name, token, boot_ms(), wait))
+    }
+
+    fn claim(&self, py: Python<'_>, key: &[u8], owner: u64, ttl_ms: u64) -> PyResult<bool> {
+        let claim = |wait| {
+            let now = self.shared.now();
+            match now.cache.claim(key, owner, ttl_ms, boot_ms(), wait) {
+                Ok(mine) => Ok(Ok(mine)),
+                Err(LockTableError::Busy(busy)) => Err(busy),
+                Err(LockTableError::Full) => Ok(Err(())),
+            }
+        };
+        atomically(py, claim)?.map_err(|()| table_full(py))
+    }
+
+    fn unclaim(&self, py: Python<'_>, key: &[u8], owner: u64) -> PyResult<()> {
+        let now = self.shared.now();
+        atomically(py, |wait| now.cache.unclaim(key, owner, boot_ms(), wait))
     }
 }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,14 +17,26 @@ import click
 
 from nearcache._core import Store
 from nearcache.engine import ScanItem
-from nearcache.engines.shm import SUFFIX, base_path, default_directory, open_existing
+from nearcache.engines.shm import (
+    bases_in,
+    data_path,
+    default_directory,
+    is_used,
+    location,
+    open_existing,
+    owners,
+    remove_unused,
+)
 from nearcache.errors import EngineError, NearcacheError, OptionError
 from nearcache.keys import decode_key, encode_key
 from nearcache.options import human_bytes, human_duration
+from nearcache.project import is_there
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 SCAN_ITEMS = 1000
+OF_PROJECT = re.compile(r".+-[0-9a-f]{16}\.(.+)")
+"""The name of a file, with the cache's name in its project."""
 
 
 def cache_options(command: Command) -> Command:
@@ -44,7 +59,8 @@ def cache_options(command: Command) -> Command:
 def shm() -> None:
     """Look into a shared-memory cache.
 
-    NAME is a LOCATION as in CACHES: a name ("default" if left out) or an absolute path.
+    NAME is one of the list, or a LOCATION as in CACHES: a name ("default" if left out), if one
+    project only has it, or an absolute path. --alias and --settings say which project is meant.
     All of this is safe beside live traffic, and none of it makes a file.
     """
 
@@ -52,17 +68,38 @@ def shm() -> None:
 @shm.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 def list_caches(as_json: bool) -> None:
-    """List the caches of this user."""
-    paths = sorted(default_directory().glob(f"*{SUFFIX}"))
-    rows = [facts for path in paths if (facts := _file_facts(path))]
+    """List the caches of this user: size, age, whether a process has it open, and whose it is."""
+    rows = [facts for base in bases_in(default_directory()) if (facts := _file_facts(base))]
     if as_json:
         _print_json(rows)
         return
     for row in rows:
-        age = human_duration(row["age_ms"])
-        click.echo(f"{row['name']:<24} {human_bytes(row['size_bytes']):>10}   made {age} ago")
+        age, used = human_duration(row["age_ms"]), "in use" if row["used"] else "unused"
+        size, whose = human_bytes(row["size_bytes"]), ", ".join(row["projects"]) or "unknown"
+        click.echo(f"{row['name']:<48} {size:>10}   made {age} ago, {used}; of {whose}")
     if not rows:
         click.echo(f"no caches in {default_directory()}")
+
+
+@shm.command()
+@click.option("--all", "also_live", is_flag=True, help="Also those whose project is still there.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+def prune(also_live: bool, dry_run: bool) -> None:
+    """Remove caches that no process has open and whose project is gone; their memory is free then.
+
+    A cache that a process has open stays, whatever the options.
+    """
+    gone = 0
+    for base in bases_in(default_directory()):
+        facts = _file_facts(base)
+        if facts is None or facts["used"] or (facts["there"] and not also_live):
+            continue
+        if dry_run or remove_unused(base):
+            gone += 1
+            verb = "would go" if dry_run else "removed"
+            click.echo(f"{facts['name']}: {human_bytes(facts['size_bytes'])}, {verb}")
+    if not gone:
+        click.echo(f"nothing to remove in {default_directory()}; `nearcache shm list` shows all")
 
 
 @shm.command()
@@ -157,9 +194,22 @@ def _base(name: str | None, settings: str | None, alias: str | None) -> str:
     if settings or alias:
         return _location_of(settings, alias or "default")
     try:
-        return base_path(name or "default")
+        wanted = location(name or "default")
     except ValueError as error:
         raise click.UsageError(f"NAME {error}") from error
+    return wanted if os.path.isabs(wanted) else _named(wanted)
+
+
+def _named(name: str) -> str:
+    """A cache by its name in the list, or by its name in a project if there is but one."""
+    bases = [each for each in bases_in(default_directory()) if data_path(each).exists()]
+    names = {os.path.basename(each): each for each in bases}
+    if name in names:
+        return names[name]
+    meant = [each for each in names if (of := OF_PROJECT.fullmatch(each)) and of[1] == name]
+    if len(meant) > 1:
+        raise click.UsageError(f"{name} is several caches: {', '.join(sorted(meant))}")
+    return names[meant[0]] if meant else str(default_directory() / name)
 
 
 def _location_of(settings: str | None, alias: str) -> str:
@@ -180,11 +230,10 @@ def _location_of(settings: str | None, alias: str) -> str:
         # Settings are code: whatever it raises, the user has to mend it there.
         module = os.environ.get("DJANGO_SETTINGS_MODULE")
         raise EngineError(f"settings {module!r} do not import: {error!r}") from error
-    options = getattr(backend, "options", None)
-    location = getattr(options, "location", None)
-    if location is None:
+    path = getattr(backend, "path", None)
+    if not isinstance(path, str):
         raise OptionError("CACHES", alias, "is not a SharedMemoryCache")
-    return str(location)
+    return path
 
 
 def _items(store: Store, match: str | None) -> Iterator[ScanItem]:
@@ -197,17 +246,23 @@ def _items(store: Store, match: str | None) -> Iterator[ScanItem]:
             return
 
 
-def _file_facts(path: Path) -> dict[str, Any] | None:
+def _file_facts(base: str) -> dict[str, Any] | None:
     """None if it was removed since it was listed."""
-    try:
-        facts = path.stat()
-    except FileNotFoundError:
+    sizes, made = 0, 0.0
+    for path in Path(base).parent.glob(f"{glob.escape(os.path.basename(base))}.v*.seg"):
+        with contextlib.suppress(FileNotFoundError):
+            sizes, made = sizes + path.stat().st_size, path.stat().st_mtime
+    if not made:
         return None
+    projects = sorted({each.get("project", "") for each in owners(base)} - {""})
     return {
-        "name": path.name.removesuffix(SUFFIX),
-        "path": str(path),
-        "size_bytes": facts.st_size,
-        "age_ms": max(0, round((time.time() - facts.st_mtime) * 1000)),
+        "name": os.path.basename(base),
+        "path": str(data_path(base)),
+        "size_bytes": sizes,
+        "age_ms": max(0, round((time.time() - made) * 1000)),
+        "used": is_used(base),
+        "projects": projects,
+        "there": any(map(is_there, projects)),
     }
 
 

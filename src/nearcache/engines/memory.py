@@ -51,6 +51,7 @@ class MemoryEngine:
         self._max_item_bytes = max_item_bytes
         self._items: dict[bytes, _Item] = {}
         self._held: dict[bytes, _Held] = {}
+        self._claims: dict[bytes, _Held] = {}
         self._queues: dict[bytes, list[_Place]] = {}
         self._last_version = 0
         self._last_token = 0
@@ -215,6 +216,20 @@ class MemoryEngine:
     def lock_release(self, name: bytes, token: int) -> bool:
         with self._lock:
             return self._holds_locked(name, token) and bool(self._held.pop(name))
+
+    def claim(self, key: bytes, owner: int, ttl_ms: int) -> bool:
+        with self._lock:
+            found, now_ms = self._claims.get(key), self._clock.now_ms()
+            if found and found.token != owner and found.until_ms > now_ms:
+                return False
+            self._claims[key] = _Held(owner, now_ms + ttl_ms)
+            return True
+
+    def unclaim(self, key: bytes, owner: int) -> None:
+        with self._lock:
+            found = self._claims.get(key)
+            if found and found.token == owner:
+                del self._claims[key]
 
     def _take_locked(self, name: bytes, ttl_ms: int) -> int | None:
         held = self._held.get(name)

@@ -3,22 +3,29 @@
 The store itself is native, and is an :class:`~nearcache.engine.Engine` as it stands. Here is
 only what comes before: which file, in which directory, of which size.
 
-    name "default"    <directory>/default.v<layout>.seg and <directory>/default.lock
-    "/run/app/pages"  /run/app/pages.v<layout>.seg and /run/app/pages.lock
+    name "default"    <directory>/<project>.default.v<layout>.seg, .lock and .owners
+    "/run/app/pages"  /run/app/pages.v<layout>.seg, .lock and .owners
 
-The directory is /dev/shm/nearcache-<uid> on Linux, where files are memory, and
-$TMPDIR/nearcache-<uid> elsewhere. Only its owner may enter it: values may be pickles, so
-whoever writes the file runs code in its readers.
+A project is told by :mod:`nearcache.project`. ``.owners`` says who has used the file, a line of
+JSON each, for people and for ``manage.py check``. The directory is /dev/shm/nearcache-<uid> on
+Linux, where files are memory, and $TMPDIR/nearcache-<uid> elsewhere. Only its owner may enter
+it: values may be pickles, so whoever writes the file runs code in its readers.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
+import json
 import logging
 import os
 import re
 import sys
 import tempfile
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Any
 
 from nearcache import _core
 from nearcache.errors import RegionError
@@ -31,6 +38,10 @@ TMPFS = "/dev/shm"  # noqa: S108 - the directory in it is private, and checked
 MIN_SIZE_BYTES = MIB
 DEFAULT_SIZE_BYTES = 256 * MIB
 SUFFIX = f".v{_core.LAYOUT_VERSION}.seg"
+LOCK_SUFFIX = ".lock"
+OWNERS_SUFFIX = ".owners"
+DATA_FILE = re.compile(r"(.+)\.v[0-9]+\.seg")
+"""A file that holds items, of whatever layout."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
@@ -41,23 +52,47 @@ def default_directory() -> Path:
     return parent / f"nearcache-{os.geteuid()}"
 
 
-def base_path(location: str) -> str:
-    """The path of a cache's files without their suffixes; raises ValueError."""
-    if os.path.isabs(location):
-        if location.endswith("/"):
-            raise ValueError(f"is {location!r}, a directory; add the name of a file in it")
-        return location
-    if not _NAME.fullmatch(location):
+def location(value: Any) -> str:
+    """A parser of ``LOCATION``: a name, or an absolute path as text or as a Path."""
+    if not isinstance(value, str | PurePath):
+        raise ValueError(f"is a {type(value).__name__}; write a name, or an absolute path")
+    text = str(value)
+    if os.path.isabs(text):
+        if text.endswith("/"):
+            raise ValueError(f"is {text!r}, a directory; add the name of a file in it")
+        return text
+    if isinstance(value, PurePath) or not _NAME.fullmatch(text):
         raise ValueError(
-            f"is {location!r}; write a name of letters, digits, '.', '_' and '-',"
-            " or an absolute path"
+            f"is {text!r}; write a name of letters, digits, '.', '_' and '-', or an absolute path"
         )
-    return str(default_directory() / location)
+    return text
+
+
+def base_path(location: str, project: str) -> str:
+    """The path of a cache's files without their suffixes; names belong to a project."""
+    if os.path.isabs(location):
+        return location
+    return str(default_directory() / f"{project}.{location}")
+
+
+def base_path_in(directory: Path, location: str) -> str:
+    """The same, with all files in that directory, wherever a path would lead."""
+    if not os.path.isabs(location):
+        return str(directory / location)
+    digest = hashlib.sha256(location.encode(errors="surrogateescape")).hexdigest()[:16]
+    return str(directory / f"path-{digest}")
 
 
 def data_path(base: str) -> Path:
     """The file that holds the items."""
     return Path(base + SUFFIX)
+
+
+def bases_in(directory: Path) -> list[str]:
+    """The caches whose files lie there, of whatever layout."""
+    names = sorted(each.name for each in directory.glob("*.seg"))
+    found = (DATA_FILE.fullmatch(name) for name in names)
+    return list(dict.fromkeys(str(directory / match[1]) for match in found if match))
 
 
 def open_store(base: str, size_bytes: int | None = None, **tuning: int | None) -> _core.Store:
@@ -67,7 +102,16 @@ def open_store(base: str, size_bytes: int | None = None, **tuning: int | None) -
     """
     given = {name: value for name, value in tuning.items() if value is not None}
     key = ("shm", base, size_bytes, *sorted(given.items()))
-    return once(key, lambda: _open(base, size_bytes, given))
+    made: list[_core.Store] = []
+
+    def make() -> _core.Store:
+        made.append(_open(base, size_bytes, given))
+        return made[-1]
+
+    store = once(key, make)
+    if made and store.notice:  # not while others wait for `once`: see there
+        logger.warning("%s: %s", store.path, store.notice)
+    return store
 
 
 def open_existing(base: str) -> _core.Store:
@@ -80,17 +124,18 @@ def open_existing(base: str) -> _core.Store:
 def _open(base: str, size_bytes: int | None, tuning: dict[str, int]) -> _core.Store:
     _make_private_directory(Path(base).parent)
     try:
-        store = _core.Store(base, size_bytes=size_bytes or _fitting_size_bytes(base), **tuning)
+        return _core.Store(base, size_bytes=size_bytes or _fitting_size_bytes(base), **tuning)
     except ValueError as error:  # sizes that do not go together
         raise RegionError(f"{data_path(base)}: {error}") from error
-    if store.notice:
-        logger.warning("%s: %s", store.path, store.notice)
-    return store
 
 
 def _make_private_directory(directory: Path) -> None:
-    # An absolute path may be anywhere; only our own directory is ours to make.
-    if directory != default_directory():
+    """The last directory of the path, if it is missing: closed to others, whatever is above it.
+
+    So a path may begin in a directory that others read (systemd's RuntimeDirectory, an emptyDir).
+    One that is there is left as it is, and the core refuses it if it is open.
+    """
+    if directory.exists() or (directory != default_directory() and not directory.parent.is_dir()):
         return
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -117,3 +162,78 @@ def _fitting_size_bytes(base: str) -> int:
             f"{Path(base).parent}: {error.strerror}; make that directory, or set LOCATION to a name"
         ) from error
     return min(DEFAULT_SIZE_BYTES, whole.f_frsize * whole.f_blocks // 2)
+
+
+# -- who uses a file -------------------------------------------------------------------------
+
+
+def owners(base: str) -> list[dict[str, str]]:
+    """Who has used this cache since its file was made."""
+    try:
+        lines = Path(base + OWNERS_SUFFIX).read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return [each for each in found if isinstance(each, dict)]
+
+
+def note_owner(base: str, owner: dict[str, str], anew: bool) -> None:
+    """Writes down who uses it; ``anew``: what was there is of an older file."""
+    if not anew and owner in owners(base):
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if anew else os.O_APPEND)
+    try:
+        file = os.open(base + OWNERS_SUFFIX, flags, 0o600)
+    except OSError as error:
+        # The cache works without; only `manage.py check` will know less.
+        logger.warning("%s%s: cannot be written (%s)", base, OWNERS_SUFFIX, error.strerror)
+        return
+    with open(file, "w", errors="surrogateescape") as note:
+        note.write(json.dumps(owner, sort_keys=True) + "\n")
+
+
+# -- files that nobody uses ------------------------------------------------------------------
+
+
+def is_used(base: str) -> bool:
+    """Whether a process has this cache open."""
+    if not os.path.exists(base + LOCK_SUFFIX):
+        return False
+    with _alone(base) as alone:
+        return not alone
+
+
+def remove_unused(base: str) -> bool:
+    """Removes the files of a cache that nobody has open; True if they are gone."""
+    with _alone(base) as alone:
+        if not alone:
+            return False
+        directory, name = os.path.split(base)
+        for path in Path(directory).iterdir():
+            match = DATA_FILE.fullmatch(path.name)
+            if (match and match[1] == name) or path.name == name + OWNERS_SUFFIX:
+                path.unlink(missing_ok=True)
+        # Last: who waits for it looks whether it is still there, and begins again.
+        Path(base + LOCK_SUFFIX).unlink(missing_ok=True)
+        return True
+
+
+@contextlib.contextmanager
+def _alone(base: str) -> Iterator[bool]:
+    """Holds the lock file's bytes that openers and users hold, if nobody else does."""
+    try:
+        lock = os.open(base + LOCK_SUFFIX, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        yield False
+        return
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 2, 0)
+    except OSError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(lock)

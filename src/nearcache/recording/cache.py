@@ -17,8 +17,10 @@ from django.conf import settings
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.utils.module_loading import import_string
 
-from nearcache.adapter import SettingsError
+from nearcache.adapter import settings_error
+from nearcache.entry import check_entry
 from nearcache.errors import OptionError
+from nearcache.options import option_fields
 from nearcache.process import once
 from nearcache.recording.calls import MANY, NOTHING, PLACES, Arguments, Call
 from nearcache.recording.options import RecordingOptions
@@ -91,6 +93,8 @@ def _values(arguments: Arguments, first: Any) -> Any:
 
 def _chosen(location: str, params: dict[str, Any]) -> RecordingOptions:
     try:
+        names = (each.metadata["name"] for each in option_fields(RecordingOptions))
+        check_entry(RecordingOptions.backend, params, names)
         chosen = RecordingOptions.parse({"LOCATION": location, **(params.get("OPTIONS") or {})})
         for name, problem in (
             ("LOCATION", "" if chosen.location else "is missing: the file to record into"),
@@ -100,7 +104,7 @@ def _chosen(location: str, params: dict[str, Any]) -> RecordingOptions:
             if problem:
                 raise OptionError(RecordingOptions.backend, name, problem)
     except OptionError as error:
-        raise SettingsError(error.backend, error.option, error.problem) from error
+        raise settings_error(error) from error
     return chosen
 
 

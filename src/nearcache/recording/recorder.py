@@ -27,7 +27,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from nearcache.process import Mutex
+from nearcache.process import Mutex, generation
 from nearcache.recording.trace import (
     MAGIC,
     MOST_U16,
@@ -57,8 +57,6 @@ SPREAD = 0x9E3779B1  # odd: CRCs of numbered keys differ in few bits, their prod
 # by a separator may be a token or a name, so a key that is one word has no prefix.
 _PREFIX = re.compile(r"([A-Za-z_-]{1,32}(?:\.[A-Za-z_-]{1,32}){0,3})[:./|]")
 
-_all: weakref.WeakSet[Recorder] = weakref.WeakSet()
-
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
@@ -86,11 +84,11 @@ class Recorder:
         self.state = "recording"  # then "full", or why it cannot write
         self.written = self.lost = self.errors = 0
         self._begin()
-        _all.add(self)
         atexit.register(_flush_at_exit, weakref.ref(self))
 
     def _begin(self) -> None:
         """Nothing of another process: neither its records nor its number nor its file."""
+        self._of = generation()
         self._process = secrets.token_hex(4)
         self._descriptor: int | None = None
         self._untold_lost = self._untold_errors = 0
@@ -136,6 +134,7 @@ class Recorder:
                 self._lose(1)
                 return
             try:
+                self._begin_if_forked()
                 now_ns = self._epoch_ns + time.monotonic_ns()
                 self._records.append(
                     RECORD.pack(
@@ -167,6 +166,7 @@ class Recorder:
             lock = self._mutex.now()
             if lock.acquire(timeout=1.0):
                 try:
+                    self._begin_if_forked()
                     self._flush()
                 finally:
                     lock.release()
@@ -289,9 +289,11 @@ class Recorder:
             logger.log(level, "recording of %s: %s", self.terms.path, state)
             self.state = state
 
-    def _after_fork(self) -> None:
-        self._close()  # our descriptor only: the parent keeps its own
-        self._begin()
+    def _begin_if_forked(self) -> None:
+        """The caller holds the lock, which is this process's."""
+        if self._of != generation():
+            self._close()  # our descriptor only: the parent keeps its own
+            self._begin()
 
 
 def first_word(key: str) -> str:
@@ -327,11 +329,3 @@ def _flush_at_exit(reference: weakref.ref[Recorder]) -> None:
     recorder = reference()
     if recorder is not None:
         recorder.flush()
-
-
-def _after_fork() -> None:
-    for recorder in list(_all):
-        recorder._after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -9,6 +9,7 @@
     samples.py   where samples go: shared by all workers, and none of the caches under test
     buckets.py   a histogram as whole numbers, so that it can live in shared memory
     bench.py     one timed read, and by chance one write, of one alias
+    finding.py   whether there is a winner
     summary.py   what the samples say; text.py, pages.py (pages/) and JSON show it; sizes.py: bytes
     access.py    who may come in
     serving.py   ``lab serve``: servers, workers and their end; standalone.py is their Django

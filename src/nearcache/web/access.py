@@ -3,15 +3,16 @@
 Hits write to caches and to the samples, so the pages are for staff: users with
 ``is_staff``, or everybody while ``DEBUG`` is on, or whoever comes if the setting says so.
 
-``/reset`` takes POST alone: links, prefetching browsers and crawlers send GET. A POST that a
-browser sends for another site's page is refused by what browsers say of it (``Sec-Fetch-Site``,
-or else ``Origin``); Django's token is not asked for, or curl could not reset in a project.
-A client that is no browser sends neither, and carries no session that somebody else could use.
+A GET writes to no cache of the user's, and ``/reset`` takes POST alone: links, prefetching
+browsers and crawlers send GET. A hit or a POST that a browser sends for another site's page is
+refused by what browsers say of it (``Sec-Fetch-Site``, or else ``Origin``); Django's token is not
+asked for, or curl could not do it in a project. A client that is no browser sends neither, and
+carries no session that somebody else could use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,14 +30,17 @@ STAFF_ONLY = (
 )
 
 
-def entrance(method: str) -> Callable[[View], View]:
-    """A view for this method and for those who may; what is wrong with the settings is said."""
+def entrance(*methods: str, counts: bool = False) -> Callable[[View], View]:
+    """A view for these methods and for those who may; what is wrong with the settings is said.
+
+    One that ``counts`` takes no GET for a page of another site, either.
+    """
 
     def decorate(view: View) -> View:
         @wraps(view)
         def entered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             request.get_host()  # refuses names that are not ours, as CommonMiddleware would
-            answer = _refusal(request, method)
+            answer = _refusal(request, methods, counts)
             if answer is None:
                 try:
                     answer = _staff_only(request) or view(request, *args, **kwargs)
@@ -59,13 +63,14 @@ def text(body: str, status: int = 200) -> HttpResponse:
     return HttpResponse(f"{body}\n", status=status, content_type="text/plain; charset=utf-8")
 
 
-def _refusal(request: HttpRequest, method: str) -> HttpResponse | None:
-    allowed = ["GET", "HEAD"] if method == "GET" else [method]
+def _refusal(request: HttpRequest, methods: Sequence[str], counts: bool) -> HttpResponse | None:
+    allowed = ["GET", "HEAD", *methods[1:]] if methods[0] == "GET" else list(methods)
     if request.method not in allowed:
-        answer = text(f"{method} only; for example: curl -X {method} {request.path}", 405)
+        named = " and ".join(methods)
+        answer = text(f"{named} only; for example: curl -X {methods[-1]} {request.path}", 405)
         answer.headers["Allow"] = ", ".join(allowed)
         return answer
-    if method == "POST" and _is_foreign(request):
+    if (counts or request.method == "POST") and _is_foreign(request):
         return text("a page of another site sent this; nothing was done", 403)
     return None
 

@@ -1,5 +1,10 @@
 """One hit: read the value of one cache, time it, check it, and by chance write it again.
 
+A cache of the user's is written by a POST alone, under a key that no other site has, and not at all
+where the write would push out what is theirs: where it culls by number and is full, and over a
+value that is there in shared memory, which ages by every write. The lab's own caches
+(``PRIVATE``) are written by every hit.
+
 The value is the same for every cache and never grows (the seeds' did, so slower caches were
 measured on shorter lists). Keys are equally long, and every alias has its own: two of them may
 share a server. Only the call into the cache is timed, on the monotonic clock; checking, writing
@@ -8,7 +13,6 @@ and counting come after.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import random
@@ -18,7 +22,10 @@ from typing import Any
 
 from django.core.cache import caches
 from django.core.signals import setting_changed
+from django.utils.crypto import salted_hmac
 
+from nearcache.lab.own.room import free_entries
+from nearcache.lab.timing.attribution import is_native
 from nearcache.lab.workloads import PAYLOADS
 from nearcache.process import Mutex
 from nearcache.web.options import WebOptions, aliases_of, samples_directory, web_options
@@ -30,6 +37,8 @@ logger = logging.getLogger("nearcache.web")
 VERSION = 1  # of the value: it is constant
 SEED = 0  # the same in all workers
 ABSENT = object()
+BY_POST = "nothing is stored: a POST writes it (curl -X POST)"
+FULL = "full: it holds MAX_ENTRIES, and a write would push out others, so nothing was written"
 # Not the seeded generator: uWSGI forks without telling Python, and all workers would throw alike.
 dice = random.SystemRandom()
 
@@ -56,7 +65,8 @@ class Bench:
         self.options = options
         self.aliases = aliases_of(options)
         self.payload = PAYLOADS[options.payload](SEED)
-        self.keys = {alias: f"nearcache-web:{_digest(alias)}" for alias in self.aliases}
+        payload = options.payload
+        self.keys = {a: f"nearcache-web:{_digest(f'{payload} {a}')}" for a in self.aliases}
         self.values = {alias: self.payload.make(key, VERSION) for alias, key in self.keys.items()}
         directory, prefix = samples_directory(options, self.aliases)
         forget_former(directory, prefix)
@@ -67,32 +77,40 @@ class Bench:
         self._weighed: dict[str, tuple[int, int]] = {}  # alias -> (process, epoch)
         self._said: set[tuple[str, str]] = set()  # (alias, kind of problem) in the log
 
-    def hit(self, alias: str) -> Hit:
+    def hit(self, alias: str, *, writes: bool = False) -> Hit:
         """One read, perhaps one write. Errors of the cache are outcomes."""
+        writes = writes or self.options.private
         mark = (os.getpid(), alias)
         if mark in self._met:
-            return self._hit(alias)
+            return self._hit(alias, writes)
         # The first read of a cache imports its client. Where threads import parts of one library at
         # once, CPython gets out of the deadlock by handing out a half-made module, for good.
         with self._meeting.now():
-            hit = self._hit(alias)
+            hit = self._hit(alias, writes)
         self._met.add(mark)
         return hit
 
-    def _hit(self, alias: str) -> Hit:
+    def _hit(self, alias: str, writes: bool) -> Hit:
         cold, warm, write = series(alias)
         name = cold if self._is_cold(alias) else warm
         outcome, problem = self._read(name, alias)
-        if outcome == "missed" or dice.random() < self.options.write_chance:
+        if writes and (outcome == "missed" or self._rewrites(alias)):
             problem = self._write(write, alias) or problem
+        elif outcome == "missed":
+            problem = BY_POST
         self._log_once(alias, problem)
         mean_ns = self.store.mean_ns(cold, warm)
         return Hit(alias, outcome, problem, None if mean_ns is None else mean_ns / 1e6)
 
+    def _rewrites(self, alias: str) -> bool:
+        if not self.options.private and is_native(caches[alias]):
+            return False
+        return dice.random() < self.options.write_chance
+
     def _log_once(self, alias: str, problem: str) -> None:
         """The page has counts alone, so the first of each kind is in the log of every worker."""
         mark = (alias, problem.partition(":")[0])
-        if problem and mark not in self._said:
+        if problem and problem != BY_POST and mark not in self._said:
             self._said.add(mark)
             logger.warning("%s: %s", alias, problem)
 
@@ -132,6 +150,8 @@ class Bench:
     def _write(self, name: str, alias: str) -> str:
         """Returns what went wrong."""
         cache, key, value = caches[alias], self.keys[alias], self.values[alias]
+        if not self.options.private and free_entries(cache) < 1:
+            return FULL
         attempt = self.store.begin(name)
         try:
             began = time.perf_counter_ns()
@@ -161,8 +181,9 @@ class Bench:
             self.store.note_stored_bytes(attempt, size)
 
 
-def _digest(alias: str) -> str:
-    return hashlib.blake2b(alias.encode(), digest_size=6).hexdigest()
+def _digest(text: str) -> str:
+    # Keyed by the site: the key is the same in all its workers, and no other site's.
+    return salted_hmac("nearcache.web.key", text).hexdigest()[:16]
 
 
 _benches: dict[str, Bench] = {}

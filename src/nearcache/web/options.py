@@ -16,7 +16,7 @@ from django.utils.crypto import salted_hmac
 
 from nearcache.errors import OptionError
 from nearcache.lab.workloads import PAYLOADS
-from nearcache.options import Options, one_of, option, some_seconds, whole
+from nearcache.options import Options, one_of, option, some_seconds, whole, yes_or_no
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a private directory is made in it
 
@@ -81,6 +81,13 @@ class WebOptions(Options):
     )
     timeout_s: float = option(
         "TIMEOUT", "How many seconds the value is kept.", some_seconds, default=600.0
+    )
+    private: bool = option(
+        "PRIVATE",
+        "These caches hold nothing but what these pages write: then a GET writes, too, and a full"
+        " one is written. As `lab serve` sets it for the lab's own.",
+        yes_or_no,
+        default=False,
     )
     directory: str | None = option(
         "DIRECTORY",

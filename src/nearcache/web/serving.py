@@ -118,6 +118,7 @@ def _setup(
         "ACCESS": "anyone",  # of whoever reaches the address; it is this host unless told otherwise
         "WRITE_CHANCE": wish.write_chance,
         "PAYLOAD": wish.payload,
+        "PRIVATE": not wish.settings,
         "DIRECTORY": str(servers.directory / "samples"),
     }
     setup: dict[str, Any] = {
@@ -244,13 +245,14 @@ def _address(wish: Wish) -> str:
 
 
 def _greeting(wish: Wish, setup: Mapping[str, Any], missing: Mapping[str, str]) -> str:
-    here = f"http://{_address(wish)}"
+    here, own = f"http://{_address(wish)}", wish.settings is not None
     names = ", ".join(setup["web"]["ALIASES"]) or f"all caches of {wish.settings}"
     lines = [
         f"{here}/random    one read of one of: {names}",
         f"{here}/<name>    one read of this one",
         f"{here}/summary   table and charts, live",
         "",
+        *([f"store:    curl -X POST {here}/<name>    (a GET only reads yours)"] if own else []),
         f"load it:  wrk -d30s {here}/random && curl {here}/summary",
         f"{wish.workers} processes of {wish.threads} threads; Ctrl-C ends them",
     ]

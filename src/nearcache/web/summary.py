@@ -13,12 +13,12 @@ from typing import Any
 
 from nearcache.web.bench import Bench, series
 from nearcache.web.buckets import filled, percentile_ns, stdev_ns
+from nearcache.web.finding import LEAST_READS, Timed, rank
 from nearcache.web.samples import Series
 
 FORMAT = 1  # of the JSON
 # With fewer samples than these a number would be a guess.
 P90_NEEDS, P99_NEEDS, STDEV_NEEDS = 10, 100, 2
-FINDING_NEEDS = 30  # of an alias, before a sentence names it
 NOT_YET = "not yet"
 
 
@@ -72,23 +72,34 @@ class Summary:
         """The finding, as far as there is one."""
         if not self.attempted:
             return "No reads yet: every hit of random, or of a cache's own address, makes one."
-        known = sorted(
-            (line.median, line.alias)
-            for line in self.lines
-            if line.median is not None and line.times >= FINDING_NEEDS
-        )
         bad = [line.alias for line in self.lines if line.wrong or line.errors]
         trouble = (
             f" Not to be trusted: {', '.join(bad)}, with errors; the server's log says which."
             if bad
             else ""
         )
+        return self._finding() + trouble
+
+    def _finding(self) -> str:
+        timed = [Timed(line.alias, line.counts) for line in self.lines]
+        known = [each for each in timed if each.reads >= LEAST_READS]
+        few = [each.alias for each in timed if each.reads < LEAST_READS]
         if len(known) < 2:
-            return f"Not enough reads yet to compare anything.{trouble}"
-        (best, name), (worst, last) = known[0], known[-1]
+            return f"Too few reads yet to compare anything: a cache needs {LEAST_READS}."
+        found = rank(known)
+        left = f" Too few reads yet of {', '.join(few)}." if few else ""
+        (best, name), (worst, last) = found.ordered[0], found.ordered[-1]
+        names = ", ".join(found.fastest)
+        if len(found.fastest) == len(found.ordered):
+            return f"No difference between {names} that these reads could show.{left}"
+        if len(found.fastest) > 1:
+            return (
+                f"No difference between the fastest, {names}; the median of {last} is "
+                f"{worst / best:.3g} times the shortest.{left}"
+            )
         return (
             f"{name} has the shortest median, {duration(best)}; {last} takes "
-            f"{worst / best:.3g} times as long.{trouble}"
+            f"{worst / best:.3g} times as long.{left}"
         )
 
 

@@ -33,21 +33,23 @@ def index(request: HttpRequest) -> HttpResponse:
     return text("\n".join([*(here + name for name in names), f"{here}reset (POST)"]))
 
 
-@entrance("GET")
-def run_random(_: HttpRequest) -> HttpResponse:
-    """One read of one of the caches, each as likely as the others."""
-    return _run(dice.choice(bench().aliases))
+@csrf_exempt  # entrance refuses what pages of other sites send
+@entrance("GET", "POST", counts=True)
+def run_random(request: HttpRequest) -> HttpResponse:
+    """One read of one of the caches, each as likely as the others; by POST perhaps a write."""
+    return _run(request, dice.choice(bench().aliases))
 
 
-@entrance("GET")
-def run(_: HttpRequest, alias: str) -> HttpResponse:
+@csrf_exempt
+@entrance("GET", "POST", counts=True)
+def run(request: HttpRequest, alias: str) -> HttpResponse:
     """One read of this cache and no other: the seeds answered /msgpack_zlib with msgpack."""
     known = bench().aliases
     if alias not in known:
         close = get_close_matches(alias, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
         return text(f"no cache named {alias!r}; {hint}", 404)
-    return _run(alias)
+    return _run(request, alias)
 
 
 @csrf_exempt  # entrance refuses what pages of other sites send
@@ -78,9 +80,9 @@ def summary(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-def _run(alias: str) -> HttpResponse:
+def _run(request: HttpRequest, alias: str) -> HttpResponse:
     """The seeds' answer: the mean so far, in ms. What went wrong is said instead of it."""
-    hit = bench().hit(alias)
+    hit = bench().hit(alias, writes=request.method == "POST")
     mean = "notyet" if hit.mean_ms is None else f"{hit.mean_ms:.4f}"
     answer = text(f"{hit.outcome}: {hit.problem}" if hit.problem else mean, STATUS[hit.outcome])
     answer.headers["X-Cache-Alias"] = alias

@@ -12,7 +12,7 @@ import pytest
 
 from nearcache.engines.redis import locks as locks_module
 from nearcache.engines.redis.bells import CHANNELS
-from nearcache.engines.redis.lock_scripts import LOCK_KEYS
+from nearcache.engines.redis.lock_scripts import lock_key
 from nearcache.errors import LockNotAcquired
 from nearcache.locks import Lock
 from tests.redis.locks.one_name import (
@@ -46,9 +46,10 @@ def test_acquire_and_release_are_one_round_trip_each(engine: Any, admin: Any) ->
 
 def test_what_got_lost_may_be_asked_again(engine: Any) -> None:
     ask = engine.lock_script
-    first = ask(locks_module.ACQUIRE, NAME, 77, TTL_MS)
-    assert ask(locks_module.ACQUIRE, NAME, 77, TTL_MS) == first
-    assert ask(locks_module.ACQUIRE, NAME, 78, TTL_MS) == 0
+    in_time = 1 << 52
+    first, _ = ask(locks_module.ACQUIRE, NAME, 77, TTL_MS, in_time)
+    assert ask(locks_module.ACQUIRE, NAME, 77, TTL_MS, in_time)[0] == first
+    assert ask(locks_module.ACQUIRE, NAME, 78, TTL_MS, in_time)[0] == 0
     assert engine.lock_release(NAME, first)
     assert engine.lock_release(NAME, first)
     second = hold(engine)
@@ -85,9 +86,8 @@ def test_tokens_grow_whatever_happens(engine: Any, admin: Any) -> None:
 def test_nothing_stays_on_the_server_for_ever(engine: Any, admin: Any) -> None:
     hold(engine)
     engine.lock_wait(NAME, None, TTL_MS, 0)
-    keys = admin.keys(LOCK_KEYS.decode() + "*")
-    assert len(keys) == 1
-    assert all(admin.pttl(key) > 0 for key in keys)
+    assert admin.dbsize() == 1
+    assert admin.pttl(lock_key(NAME)) > 0
 
 
 @pytest.mark.parametrize("name", [b"", b"}", b"{", b"{}", b"a}b{c", b"{tag}x", b"\xff\x00 \r\n"])
@@ -147,7 +147,7 @@ def test_waiters_are_woken_and_do_not_poll(
 ) -> None:
     engine = open_engine(server.path, protocol=protocol)
     monkeypatch.setattr(locks_module, "ASK_AGAIN_S", 60.0)
-    monkeypatch.setattr("nearcache.locks.WAIT_MS", 60_000)
+    monkeypatch.setattr("nearcache.bids.WAIT_MS", 60_000)
     in_order(engine, admin, eventually, 2)  # the process listens from now on
     eventually(lambda: admin.pubsub_channels(CHANNELS.decode() + "*"))
     admin.config_resetstat()
@@ -172,9 +172,10 @@ def test_a_user_needs_no_more_rights_than_docs_say(
     engine: Any, server: Server, admin: Any, eventually: Eventually
 ) -> None:
     text = (Path(__file__).parents[3] / "docs" / "locks.md").read_text()
-    rights = re.search(r"needs `([^`]*nearcache:lock[^`]*)`", text)
+    rights = re.search(r"the keys, `([^`]*nearcache:woken[^`]*)`", text)
     assert rights
-    admin.execute_command("ACL", "SETUSER", "locker", "reset", "on", ">pw", *rights[1].split())
+    mine = ["~" + NAME.decode() + "*", *rights[1].split()]
+    admin.execute_command("ACL", "SETUSER", "locker", "reset", "on", ">pw", *mine)
     limited = open_engine(server.path, username="locker", password="pw")
     try:
         assert in_order(limited, admin, eventually, 3) == [0, 1, 2]

@@ -150,7 +150,6 @@ def test_a_child_neither_renews_nor_releases_its_parent_s_lock(server: Server) -
         """
         import os, sys, threading, time
         from nearcache.errors import LockLost
-        from nearcache.leases import keeper
         from nearcache.locks import Lock
         from tests.redis.locks.one_name import open_engine, until_renewed
         engine = open_engine(sys.argv[1])

@@ -88,7 +88,7 @@ def test_a_cluster_s_locks_are_anywhere_and_their_waiters_are_woken(
 ) -> None:
     # Who was not woken would wait for so long; wake-ups reach every node.
     monkeypatch.setattr("nearcache.engines.redis.locks.ASK_AGAIN_S", 120.0)
-    monkeypatch.setattr("nearcache.locks.WAIT_MS", 120_000)
+    monkeypatch.setattr("nearcache.bids.WAIT_MS", 120_000)
     names = [b"name %d" % number for number in range(4)]
     owners = {cluster.owner(key_slot(lock_key(name))).server.port for name in names}
     assert len(owners) > 1

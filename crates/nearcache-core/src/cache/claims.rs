@@ -2,13 +2,14 @@
 //! descriptor and the page table, so often that no page is left.
 
 use super::{Buffer, Cache, Stored};
+use crate::holder::SLICE;
 use crate::layout::Config;
-use crate::lock::{TIMEOUT_SET, Wait};
+use crate::lock::Wait;
 use crate::mem::Boxed;
 use crate::write::{MAIN, SMALL};
 
 const NOW_MS: u64 = 1_000;
-const SET: Wait = Wait::UpTo(TIMEOUT_SET);
+const SET: Wait = Wait::UpTo(SLICE);
 /// A record of one page, so that heads are at the edge of one.
 const PAGE_LONG: [u8; 4060] = [1; 4060];
 

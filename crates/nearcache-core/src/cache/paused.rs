@@ -5,13 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
 use super::{Buffer, Cache};
-use crate::layout::Config;
+use crate::layout::{BUCKET_SLOTS, Config};
 use crate::lock::{Locks, Wait};
 use crate::mem::{Boxed, Mem};
 
 const NOW_MS: u64 = 1_000;
 const KEY: &[u8] = b"there all along";
-const SET: Wait = Wait::UpTo(crate::lock::TIMEOUT_SET);
+const SET: Wait = Wait::UpTo(crate::holder::SLICE);
 
 /// Runs `storm` once, before access number `left`.
 struct Paused<'a> {
@@ -51,14 +51,6 @@ impl Mem for Paused<'_> {
         self.tick();
         self.inner.add(at, delta);
     }
-    fn load_byte(&self, at: usize) -> u8 {
-        self.tick();
-        self.inner.load_byte(at)
-    }
-    fn store_byte(&self, at: usize, value: u8) {
-        self.tick();
-        self.inner.store_byte(at, value);
-    }
     fn fence(&self, order: Ordering) {
         self.inner.fence(order);
     }
@@ -77,17 +69,42 @@ fn storm(cache: &Cache<Boxed>) {
     });
 }
 
+/// A store with room in every bucket.
+fn roomy() -> Cache<Boxed> {
+    let cache = Cache::boxed(&Config::of_size(1 << 20)).unwrap();
+    for key in [KEY, b"odd", b"even"] {
+        cache.set(cache.key(key), 0, b"value", 0, NOW_MS, SET).unwrap();
+    }
+    cache
+}
+
+/// A store whose key found its bucket full, and of so few buckets that the sweeper goes round
+/// them many times in a storm.
+fn crowded() -> Cache<Boxed> {
+    let config = Config { mean_item_bytes: Some(65_536), ..Config::of_size(1 << 20) };
+    let cache = Cache::boxed(&config).unwrap();
+    assert!(cache.geometry.buckets < 10);
+    let home = |key: &[u8]| cache.shard(0).bucket(cache.key(key).hash, 0);
+    let others = (0..1_000_u32).map(u32::to_le_bytes).filter(|key| home(key) == home(KEY));
+    for key in others.take(BUCKET_SLOTS) {
+        cache.set(cache.key(&key), 0, b"value", 0, NOW_MS, SET).unwrap();
+    }
+    cache.set(cache.key(KEY), 0, b"value", 0, NOW_MS, SET).unwrap();
+    let place = cache.get(cache.key(KEY), NOW_MS, &mut Buffer::default()).unwrap().place;
+    let slot = place.slot as usize;
+    assert!(!(home(KEY)..home(KEY) + BUCKET_SLOTS).contains(&slot));
+    cache
+}
+
 /// Does `work` once for every access it may be stopped before, on a cache of its
 /// own each time, and then `judge`s what it said and left.
 fn stopped_anywhere<R>(
+    make: fn() -> Cache<Boxed>,
     work: impl Fn(&Cache<Paused<'_>>) -> R,
     judge: impl Fn(R, &Cache<Boxed>, u64),
 ) {
     for before in 1.. {
-        let cache = Cache::boxed(&Config::of_size(1 << 20)).unwrap();
-        for key in [KEY, b"odd", b"even"] {
-            cache.set(cache.key(key), 0, b"value", 0, NOW_MS, SET).unwrap();
-        }
+        let cache = make();
         let storm: Box<dyn FnOnce()> = Box::new(|| storm(&cache));
         let mem = Paused {
             inner: &cache.mem,
@@ -110,26 +127,33 @@ fn stopped_anywhere<R>(
 
 #[test]
 fn a_get_stopped_anywhere_finds_what_is_there_all_along() {
-    stopped_anywhere(
-        |cache| cache.get(cache.key(KEY), NOW_MS, &mut Buffer::default()).is_some(),
-        |found, _, before| assert!(found, "stopped before access {before}"),
-    );
+    for make in [roomy, crowded] {
+        stopped_anywhere(
+            make,
+            |cache| cache.get(cache.key(KEY), NOW_MS, &mut Buffer::default()).is_some(),
+            |found, _, before| assert!(found, "stopped before access {before}"),
+        );
+    }
 }
 
 #[test]
 fn a_delete_stopped_anywhere_leaves_nothing() {
-    stopped_anywhere(
-        |cache| cache.delete(cache.key(KEY), NOW_MS),
-        |_, cache, before| {
-            let left = cache.get(cache.key(KEY), NOW_MS, &mut Buffer::default());
-            assert!(left.is_none(), "stopped before access {before}");
-        },
-    );
+    for make in [roomy, crowded] {
+        stopped_anywhere(
+            make,
+            |cache| cache.delete(cache.key(KEY), NOW_MS),
+            |_, cache, before| {
+                let left = cache.get(cache.key(KEY), NOW_MS, &mut Buffer::default());
+                assert!(left.is_none(), "stopped before access {before}");
+            },
+        );
+    }
 }
 
 #[test]
 fn a_scan_stopped_anywhere_shows_what_is_there_all_along_once() {
     stopped_anywhere(
+        roomy,
         |cache| {
             // Only the key's bucket: all others are the same again.
             let shard = cache.shard_of(cache.key(KEY));

@@ -1,6 +1,7 @@
 //! SIGKILL before every store of taking, renewing and releasing a named lock.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nearcache_core::{Cache, Config};
 
@@ -8,7 +9,11 @@ use crate::support::{End, NOW, WAIT, data_file, in_child, open, put_file, scratc
 
 const TTL_MS: u64 = 1_000_000;
 /// Of the lock that this process, which lives, holds.
-const TOKEN: u64 = 2;
+static TOKEN: AtomicU64 = AtomicU64::new(0);
+
+fn held_token() -> u64 {
+    TOKEN.load(Relaxed)
+}
 
 type Victim = Cache<nearcache_core::mem::Counting>;
 
@@ -17,13 +22,13 @@ type Step = (&'static str, fn(&Victim));
 const STEPS: &[Step] = &[
     ("acquire", |cache| {
         let token = cache.lock_acquire(b"new", TTL_MS, NOW, WAIT).unwrap();
-        assert!(token.is_some_and(|token| token > TOKEN));
+        assert!(token.is_some_and(|token| token > held_token()));
     }),
     ("renew", |cache| {
-        assert_eq!(cache.lock_renew(b"held", TOKEN, 2 * TTL_MS, NOW, WAIT), Ok(true));
+        assert_eq!(cache.lock_renew(b"held", held_token(), 2 * TTL_MS, NOW, WAIT), Ok(true));
     }),
     ("release", |cache| {
-        assert_eq!(cache.lock_release(b"held", TOKEN, NOW, WAIT), Ok(true));
+        assert_eq!(cache.lock_release(b"held", held_token(), NOW, WAIT), Ok(true));
     }),
 ];
 
@@ -31,10 +36,10 @@ pub fn before_every_store() -> usize {
     let directory = scratch();
     let config = Config::of_size(1 << 20);
     let cache = open(&directory.path().join("prepared"), &config);
-    for (name, token) in [(b"free", 1), (b"held", TOKEN)] {
-        assert_eq!(cache.lock_acquire(name, TTL_MS, NOW, WAIT), Ok(Some(token)));
-    }
-    assert_eq!(cache.lock_release(b"free", 1, NOW, WAIT), Ok(true));
+    let take = |name: &[u8]| cache.lock_acquire(name, TTL_MS, NOW, WAIT).unwrap().unwrap();
+    let free = take(b"free");
+    TOKEN.store(take(b"held"), Relaxed);
+    assert_eq!(cache.lock_release(b"free", free, NOW, WAIT), Ok(true));
     let file = std::fs::read(data_file(&directory.path().join("prepared"))).unwrap();
     let base = directory.path().join("case");
     let mut cases = 0;
@@ -59,7 +64,7 @@ fn verify(base: &Path, config: &Config, step: &str) {
     let cache = open(base, config);
     // The holder is gone, or never was.
     let token = cache.lock_acquire(b"new", TTL_MS, NOW, WAIT).unwrap();
-    assert!(token.is_some_and(|token| token > TOKEN), "{token:?}");
+    assert!(token.is_some_and(|token| token > held_token()), "{token:?}");
     assert_eq!(cache.lock_acquire(b"new", TTL_MS, NOW, WAIT), Ok(None));
     let held = cache.lock_acquire(b"held", TTL_MS, NOW, WAIT).unwrap();
     assert!(held.is_none() || step == "release", "held by a living process");

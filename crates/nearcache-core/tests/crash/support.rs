@@ -5,11 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use nearcache_core::mem::{Counting, Mem};
-use nearcache_core::{Buffer, Cache, Config, LAYOUT_VERSION, TIMEOUT_ATOMIC, Wait};
+use nearcache_core::{Buffer, Cache, Config, LAYOUT_VERSION, TIMEOUT, Wait};
 
 /// The time given to every operation.
 pub const NOW: u64 = 1_000_000;
-pub const WAIT: Wait = Wait::UpTo(TIMEOUT_ATOMIC);
+pub const WAIT: Wait = Wait::UpTo(TIMEOUT);
 /// Longest life of a child. Only a hang takes as long, whatever else the machine does.
 const DEADLINE_SECONDS: u32 = 300;
 const PANICKED: i32 = 101;

@@ -1,8 +1,11 @@
 //! Makes `str` objects from bytes, and keeps the short ones that recur as dict keys.
 //!
-//! The keys of cached dicts repeat from value to value. [`KeyStrings`] is a direct-mapped
-//! table of interned keys: a hit saves the allocation, and the hash that the dict needs
-//! is already computed inside the object.
+//! The keys of cached dicts repeat from value to value. `KEYS` is a direct-mapped table of
+//! those decoded last: a hit saves the allocation, and the hash that the dict needs is
+//! already computed inside the object.
+//!
+//! They are not interned. Some Pythons (3.12) never free an interned string, so dicts whose keys are
+//! ids would take more memory with every id.
 
 use std::ptr;
 
@@ -66,12 +69,7 @@ pub fn key_str<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, PyAny>> 
     if let Some(key) = hit {
         return Some(key.into_bound(py));
     }
-    let mut raw = ascii_str(py, bytes)?.into_ptr();
-    // SAFETY: `raw` is an owned str; interning keeps ownership with us, maybe of another object.
-    let key = unsafe {
-        ffi::PyUnicode_InternInPlace(&mut raw);
-        Bound::from_owned_ptr(py, raw)
-    };
+    let key = ascii_str(py, bytes)?;
     let old = KEYS.with(py, |keys| keys[slot].replace(key.clone().unbind()));
     drop(old);
     Some(key)

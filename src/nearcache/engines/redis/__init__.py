@@ -21,6 +21,7 @@
     engine.py      the contract of engines over a topology
     locks.py       named locks with a queue; lock_scripts.py: what a lock is on the server
     bells.py       wake-ups for those who wait
+    claims.py      who computes a key
     faults.py      error replies and broken connections as our errors
 
 Nothing here imports Django.

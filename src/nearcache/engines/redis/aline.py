@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import select
 import weakref
 from collections import deque
@@ -45,6 +44,7 @@ from nearcache.engines.redis.resp import (
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, Reply
 from nearcache.errors import ConnectionFailed, EngineError, EngineUnavailable, ReplyTimeout
+from nearcache.process import OfProcess, generation, nowhere, when_forked
 
 Request = tuple["asyncio.Future[Any]", bytes, int, int, bool]
 """Future, packed commands, safety, replies (0: one, and not in a list), sent before."""
@@ -78,8 +78,7 @@ class AsyncLine:
         self.breaker: Breaker = breaker_of(target, address)
         self._resolve = resolve
         self.counts = dict.fromkeys(COUNTS, 0)
-        self._by_loop: dict[int, weakref.ref[LoopLine]] = {}
-        _lines.add(self)
+        self._by_loop: OfProcess[dict[int, weakref.ref[LoopLine]]] = OfProcess(dict)
 
     async def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
         line = self._line()
@@ -98,25 +97,28 @@ class AsyncLine:
 
     def _line(self) -> LoopLine:
         loop = asyncio.get_running_loop()
-        reference = self._by_loop.get(id(loop))
+        by_loop = self._by_loop.here()
+        reference = by_loop.get(id(loop))
         line = None if reference is None else reference()
         # Identities are used again: a new loop may stand where a forgotten one stood.
         if line is None or line.loop is not loop:
             line = of_this_loop(("redis line", id(self)), lambda: LoopLine(self, loop))
-            self._by_loop[id(loop)] = weakref.ref(line, self._gone)
+            by_loop[id(loop)] = weakref.ref(line, self._gone)
         return line
 
     def _gone(self, reference: weakref.ref[LoopLine]) -> None:
-        for identity, known in list(self._by_loop.items()):
+        by_loop = self._by_loop.here()
+        for identity, known in list(by_loop.items()):
             if known is reference:  # not a new loop's that stands where this one stood
-                self._by_loop.pop(identity, None)
+                by_loop.pop(identity, None)
 
     def close(self) -> None:
         """Drops the connections of all loops; the next request makes new ones."""
-        for identity, reference in list(self._by_loop.items()):
+        by_loop = self._by_loop.here()
+        for identity, reference in list(by_loop.items()):
             line = reference()
             if line is None or line.loop.is_closed():
-                self._by_loop.pop(identity, None)
+                by_loop.pop(identity, None)
                 continue
             with contextlib.suppress(RuntimeError):  # closed a moment ago, by its own thread
                 line.loop.call_soon_threadsafe(line.drop)
@@ -127,21 +129,6 @@ class AsyncLine:
 
     def stats(self) -> dict[str, int]:
         return dict(self.counts)
-
-    def forget(self) -> None:
-        """In a forked child: its parent's loops and connections are not there any more."""
-        self._by_loop = {}
-
-
-_lines: weakref.WeakSet[AsyncLine] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for line in list(_lines):
-        line.forget()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 class LoopLine:
@@ -316,6 +303,7 @@ class Wire(asyncio.Protocol):
         self.pending: deque[Request] = deque()
         self.gone: asyncio.Future[None] = line.loop.create_future()
         self._line = line
+        self._process = generation()
         self._paused = self._dead = False
         # Out of redis-py's hands, which would close it. So would the writer, if it were collected.
         self._writer = connection._writer
@@ -332,6 +320,7 @@ class Wire(asyncio.Protocol):
         self._buffered = 0
         self._transport.set_write_buffer_limits(high=PIECE)
         self._transport.set_protocol(self)
+        _wires.add(self)
 
     # ---- out
 
@@ -448,6 +437,20 @@ class Wire(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._transport.abort()
+
+    def put_away(self) -> None:
+        """In a forked child, which may run a copy of the loop: it must not read the replies."""
+        if self._process != generation():
+            nowhere(self._transport.get_extra_info("socket").fileno())
+
+
+_wires: weakref.WeakSet[Wire] = weakref.WeakSet()
+
+
+@when_forked
+def _put_away() -> None:
+    for wire in list(_wires):
+        wire.put_away()
 
 
 async def connected(line: LoopLine) -> Wire:

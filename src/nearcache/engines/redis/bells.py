@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -28,9 +27,10 @@ import redis
 
 from nearcache.engines.redis.faults import error_of
 from nearcache.engines.redis.resp import MORE, ErrorReply, ProtocolError, make_reader, pack
+from nearcache.engines.redis.seats import new_seat
 from nearcache.engines.redis.topology import Topology
 from nearcache.errors import EngineError
-from nearcache.process import Mutex
+from nearcache.threads import Sole
 
 logger = logging.getLogger("nearcache.redis")
 
@@ -60,14 +60,14 @@ class Bell:
         self._rung = True
         wake = self._wake
         if wake is not None:
-            with contextlib.suppress(RuntimeError):  # its loop is closed
+            with contextlib.suppress(RuntimeError):  # rung before, or its loop is closed
                 wake()
 
     def heard(self, seconds: float) -> bool:
         """True if it rang within that time, or before."""
-        rung = threading.Event()
-        self._wake = rung.set
-        return self._rung or rung.wait(seconds)
+        seat = new_seat()
+        self._wake = seat.release
+        return self._rung or bool(seat.acquire(timeout=seconds))
 
     async def aheard(self, seconds: float) -> bool:
         """:meth:`heard` for a task."""
@@ -90,8 +90,7 @@ class Bells:
         self.channel = CHANNELS + os.urandom(9).hex().encode()
         self._topology = topology
         self._hanging: dict[int, Bell] = {}
-        self._changing = Mutex()
-        self._thread: threading.Thread | None = None
+        self._serving = Sole(self._serve, "nearcache-bells")
         self._standing = False
         self._told = False
         self._deaf_since_s = 0.0
@@ -108,15 +107,13 @@ class Bells:
     def listen(self) -> None:
         """Makes sure that somebody rings the bells; does not wait for it."""
         self._used_at_s = time.monotonic()
-        if self._thread is not None:
+        if self._serving:
             return
-        with self._changing.now():
-            if self._thread is None:
-                self._deaf_since_s = self._used_at_s
-                self._thread = threading.Thread(
-                    target=self._serve, name="nearcache-bells", daemon=True
-                )
-                self._thread.start()
+        self._deaf_since_s = self._used_at_s
+        try:
+            self._serving.begin()
+        except RuntimeError as error:  # no thread: who waits asks by himself
+            self._deafened(error)
 
     def longest_pause_s(self, usual_s: float) -> float:
         """How long to wait for a bell before asking oneself."""
@@ -125,9 +122,9 @@ class Bells:
         deaf_s = time.monotonic() - self._deaf_since_s
         return min(usual_s, FIRST_PAUSE_S + deaf_s / 2)
 
-    def _serve(self) -> None:
+    def _serve(self, me: object) -> None:
         pause_s = RETRY_S[0]
-        while not self._ends():
+        while self._serving.is_done_by(me) and not self._ends(me):
             try:
                 self._hear()
             except (redis.RedisError, EngineError, ProtocolError, OSError) as error:
@@ -183,9 +180,10 @@ class Bells:
     def _needed(self) -> bool:
         return bool(self._hanging) or time.monotonic() - self._used_at_s < IDLE_S
 
-    def _ends(self) -> bool:
-        with self._changing.now():
-            if self._needed():
-                return False
-            self._thread, self._standing = None, False
-            return True
+    def _ends(self, me: object) -> bool:
+        if self._needed():
+            return False
+        self._standing = False
+        self._serving.leave()
+        # Whoever has come meanwhile has seen that there was a thread.
+        return not (self._needed() and self._serving.is_done_by(me))

@@ -18,13 +18,13 @@ racing failures may count as one. Tasks, greenlets and threads share the breaker
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable
 from typing import Literal
 
 from nearcache.engines.redis.target import Address, Target
 from nearcache.errors import CircuitOpen, EngineConfiguration, EngineError
+from nearcache.process import chance
 
 logger = logging.getLogger("nearcache.redis")
 
@@ -45,7 +45,7 @@ class Breaker:
         pause_s: float = 1.0,
         probe_s: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = chance,
     ) -> None:
         """``failures`` 0 never opens. ``jitter`` gives numbers from 0 to 1."""
         self.name = name

@@ -36,7 +36,6 @@ from nearcache.engines.redis.server import ServerLine
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, READ, SAFE, Line, Reply
 from nearcache.errors import (
-    CircuitOpen,
     ConnectionFailed,
     EngineConfiguration,
     EngineError,
@@ -176,6 +175,10 @@ class Cluster:
     ) -> list[Reply]:
         return await self._arun(self._each(requests, safety))  # type: ignore[no-any-return]
 
+    def server_of(self, key: bytes) -> str:
+        line = self._slots[slot_of(key)]
+        return line.name if line else ""
+
     def _each(self, requests: Sequence[tuple[bytes, bytes]], safety: int) -> Flow[list[Reply]]:
         todo = [_Todo(at, packed, slot_of(key)) for at, (packed, key) in enumerate(requests)]
         if safety == READ and self.target.read_replicas:
@@ -280,9 +283,8 @@ class Cluster:
         """
         todo = []
         for batch, error in lost:
-            unsent = isinstance(error, CircuitOpen)
             for each in batch.todo:
-                if self._slots[each.slot] is batch.line or (safety == ONCE and not unsent):
+                if self._slots[each.slot] is batch.line or (safety == ONCE and error.uncertain):
                     raise error
                 todo.append(each._replace(line=None, prefix=b""))
         return todo

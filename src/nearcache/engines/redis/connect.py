@@ -12,7 +12,6 @@ speaks TLS and which does not: nothing else in that moment says so.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from nearcache.engines.redis import faults
 from nearcache.engines.redis.resp import MORE, ErrorReply, Reader, make_reader
 from nearcache.engines.redis.target import Address, Target
 from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout, ServerMisconfigured
+from nearcache.process import generation, when_forked
 
 try:
     from redis.maint_notifications import MaintNotificationsConfig
@@ -115,10 +115,10 @@ def _socket(target: Target, address: Address) -> Any:
         kind: Any = redis.UnixDomainSocketConnection
     else:
         kind = redis.SSLConnection if target.tls else redis.Connection
-    own, pid = kwargs.pop("redis_connect_func", None), os.getpid()
+    own, process = kwargs.pop("redis_connect_func", None), generation()
 
     def greet(connection: Any) -> None:
-        if os.getpid() != pid:
+        if generation() != process:
             raise ConnectionFailed(f"{address}: this process was forked while it connected")
         (own or kind.on_connect)(connection)
 
@@ -139,25 +139,25 @@ def _socket(target: Target, address: Address) -> Any:
     return sock
 
 
-_connecting: list[Callable[[], Any]] = []
+_connecting: list[tuple[int, Callable[[], Any]]] = []
 
 
 @contextlib.contextmanager
 def _closed_by_forks(sock: Callable[[], Any]) -> Iterator[None]:
     """A greenlet that connects goes on in a forked child as a copy, on its parent's socket."""
-    _connecting.append(sock)
+    mine = (generation(), sock)
+    _connecting.append(mine)
     try:
         yield
     finally:
-        _connecting.remove(sock)
+        _connecting.remove(mine)
 
 
-def _after_fork() -> None:
-    for sock in _connecting:
-        _close(sock())
-
-
-os.register_at_fork(after_in_child=_after_fork)
+@when_forked
+def _close_the_parents() -> None:
+    for process, sock in _connecting:
+        if process != generation():
+            _close(sock())
 
 
 def _ping(sock: Any, reader: Reader, where: str) -> None:

@@ -24,12 +24,14 @@ from typing import Any
 
 from nearcache.clock import Clock, SystemClock
 from nearcache.engine import ABSENT, ScanItem
-from nearcache.engines.redis.faults import error_of
-from nearcache.engines.redis.locks import LOCK_KEYS, RedisLocks
+from nearcache.engines.redis.claims import MARK, RedisClaims
+from nearcache.engines.redis.faults import error_of, no_scripts
+from nearcache.engines.redis.locks import RedisLocks
 from nearcache.engines.redis.resp import ErrorReply, pack
 from nearcache.engines.redis.scripts import CAS, INCR, Script, Word, unknown
 from nearcache.engines.redis.target import Target
 from nearcache.engines.redis.topology import ONCE, READ, SAFE, Reply, Topology
+from nearcache.errors import NotPermitted
 from nearcache.flows import Flow, call, twins
 from nearcache.keys import glob_escape
 from nearcache.outage import Outage
@@ -51,7 +53,7 @@ INFO_NUMBERS = {
 """Fields of INFO, and what ``stats`` calls them; summed over all primaries."""
 
 
-class RedisEngine(RedisLocks):
+class RedisEngine(RedisLocks, RedisClaims):
     """See :mod:`nearcache.engine`, and the head of this module."""
 
     native_async = True
@@ -83,7 +85,7 @@ class RedisEngine(RedisLocks):
     gets, agets = twins(_gets)
 
     def _set(self, key: bytes, value: bytes, expires_at_ms: int | None) -> Flow[bool]:
-        yield from self._asked(self._setting(key, value, expires_at_ms), key, SAFE)
+        yield from self._asked(self._setting(key, value, expires_at_ms), key, ONCE)
         return True
 
     set, aset = twins(_set)
@@ -119,18 +121,45 @@ class RedisEngine(RedisLocks):
     get_and_set, aget_and_set = twins(_get_and_set)
 
     def _incr(self, key: bytes, delta: int) -> Flow[int | None]:
-        total: bytes | None = yield from self._script(INCR, [key], [delta])
-        return None if total is None else int(total)
+        if self._may_script:
+            try:
+                total: bytes | None = yield from self._script(INCR, [key], [delta])
+            except NotPermitted as error:
+                if self.topology.sharded or not no_scripts(error):
+                    raise
+                self._may_script = False
+            else:
+                return None if total is None else int(total)
+        try:
+            return (yield from self._incr_without_script(key, delta))
+        except NotPermitted:
+            self._may_script = True  # its rights may have been mended since
+            raise
+
+    def _incr_without_script(self, key: bytes, delta: int) -> Flow[int | None]:
+        """In a transaction: a list stands where the key is absent, so that INCRBY makes none.
+
+        Of a string LPUSH and LPOP are refused, and do nothing; the list goes with its item.
+        """
+        steps: list[tuple[Word, ...]]
+        steps = [(b"LPUSH", key, b""), (b"INCRBY", key, delta), (b"LPOP", key)]
+        words: list[tuple[Word, ...]] = [(b"MULTI",), *steps, (b"EXEC",)]
+        requests = [(pack(*each), key) for each in words]
+        *queued, done = yield call(self.topology, "ask_each", requests, ONCE)
+        for reply, (packed, _) in zip(queued, requests, strict=False):
+            self._told(reply, packed)
+        pushed, total, _ = self._told(done)
+        return None if pushed == 1 else int(self._told(total))
 
     incr, aincr = twins(_incr)
 
     def _touch(self, key: bytes, expires_at_ms: int | None) -> Flow[bool]:
         left_ms = self._left_ms(expires_at_ms)
         if left_ms is not None:  # 0 deletes the key, and says whether it was there
-            return bool((yield from self._one(SAFE, key, b"PEXPIRE", key, left_ms)))
+            return bool((yield from self._one(ONCE, key, b"PEXPIRE", key, left_ms)))
         # PERSIST says only whether there was a deadline to take away.
         words = [(pack(b"PERSIST", key), key), (pack(b"EXISTS", key), key)]
-        return bool((yield from self._each(words, SAFE))[1])
+        return bool((yield from self._each(words, ONCE))[1])
 
     touch, atouch = twins(_touch)
 
@@ -142,13 +171,17 @@ class RedisEngine(RedisLocks):
         """
         left_ms = self._left_ms(expires_at_ms)
         move = (b"PERSIST", key) if left_ms is None else (b"PEXPIRE", key, left_ms)
-        words = [(b"GETRANGE", key, 0, size - 1), (b"EXISTS", key), move]
-        requests = [(pack(*each), key) for each in words]
-        head, there, moved = yield call(self.topology, "ask_each", requests, SAFE)
+        head = (b"GETRANGE", key, 0, size - 1)
+        # The head once more behind the move: a value that was there to be moved is seen, and one
+        # that comes later has the deadline that it is stored with.
+        requests = [(pack(*each), key) for each in (head, (b"EXISTS", key), move, head)]
+        before, there, moved, after = yield call(self.topology, "ask_each", requests, ONCE)
         if not _sound(there):
             return None
         _sound(moved)
-        return b"" if _wrong_type(head) else bytes(_sound(head))
+        if _wrong_type(before) or _wrong_type(after):
+            return b""
+        return bytes(_sound(after)) or bytes(_sound(before))
 
     touch_head, atouch_head = twins(_touch_head)
 
@@ -166,7 +199,7 @@ class RedisEngine(RedisLocks):
     contains, acontains = twins(_contains)
 
     def _delete(self, key: bytes) -> Flow[bool]:
-        return bool((yield from self._one(SAFE, key, b"UNLINK", key)))
+        return bool((yield from self._one(ONCE, key, b"UNLINK", key)))
 
     delete, adelete = twins(_delete)
 
@@ -192,7 +225,7 @@ class RedisEngine(RedisLocks):
         if raw is None or left_ms == -2:
             return False
         life = (b"PX", max(left_ms, 1)) if left_ms >= 0 else ()
-        yield from self._one(SAFE, new_key, b"SET", new_key, raw, *life)
+        yield from self._one(ONCE, new_key, b"SET", new_key, raw, *life)
         return (yield from self._delete(key))
 
     # -- many keys ---------------------------------------------------------------------------
@@ -214,13 +247,13 @@ class RedisEngine(RedisLocks):
     ) -> Flow[list[int]]:
         setting = self._setting
         requests = [(setting(key, value, expires_at_ms), key) for key, value in items]
-        yield from self._each(requests, SAFE)
+        yield from self._each(requests, ONCE)
         return []
 
     set_many, aset_many = twins(_set_many)
 
     def _delete_many(self, keys: Sequence[bytes]) -> Flow[int]:
-        return sum((yield from self._each(self._unlinks(keys), SAFE)))
+        return sum((yield from self._each(self._unlinks(keys), ONCE)))
 
     delete_many, adelete_many = twins(_delete_many)
 
@@ -242,7 +275,7 @@ class RedisEngine(RedisLocks):
 
     def _flush(self) -> Flow[None]:
         """FLUSHDB: fast, and the keys of other programs and all locks are gone as well."""
-        yield from self._on_all(pack(b"FLUSHDB", b"ASYNC"), SAFE)
+        yield from self._on_all(pack(b"FLUSHDB", b"ASYNC"), ONCE)
 
     flush, aflush = twins(_flush)
 
@@ -258,6 +291,7 @@ class RedisEngine(RedisLocks):
                 if cursor == 0:
                     return gone
         keys = []
+        # SAFE: what is set while it walks may be deleted in any case.
         while True:  # what was found is deleted on the way to the next step
             scan = _scan_command(cursor, prefix, glob, count), b""
             *counts, page = yield from self._each([*self._unlinks(keys), scan], SAFE)
@@ -300,13 +334,14 @@ class RedisEngine(RedisLocks):
     # -- the steps ---------------------------------------------------------------------------
 
     def _asked(self, packed: bytes, key: bytes | None, safety: int) -> Flow[Reply]:
-        return self._told((yield call(self.topology, "ask", packed, key, safety)))
+        return self._told((yield call(self.topology, "ask", packed, key, safety)), packed)
 
-    def _told(self, reply: Reply) -> Reply:
+    def _told(self, reply: Reply, packed: bytes = b"") -> Reply:
         """The reply; an error is told to the topology, then raised."""
         if isinstance(reply, ErrorReply):
             self.topology.told(reply)
-        return _sound(reply)
+            raise error_of(reply, packed)
+        return reply
 
     def _one(self, safety: int, key: bytes, *words: Word) -> Flow[Reply]:
         return (yield from self._asked(pack(*words), key, safety))
@@ -315,7 +350,8 @@ class RedisEngine(RedisLocks):
         if not requests:
             return []
         replies = yield call(self.topology, "ask_each", requests, safety)
-        return [self._told(reply) for reply in replies]
+        asked = zip(replies, requests, strict=True)
+        return [self._told(reply, packed) for reply, (packed, _) in asked]
 
     def _unlinks(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
         """Requests that delete these keys."""
@@ -324,13 +360,19 @@ class RedisEngine(RedisLocks):
         return [(pack(b"UNLINK", *chunk), chunk[0]) for chunk in chunks]
 
     def _script(
-        self, script: Script, keys: Sequence[bytes], arguments: Sequence[Word]
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Word],
+        safety: int = ONCE,
     ) -> Flow[Reply]:
         """A script's reply. Nothing is done twice: NOSCRIPT means that nothing was done."""
-        reply = yield call(self.topology, "ask", script.by_name(keys, arguments), keys[0], ONCE)
+        packed = script.by_name(keys, arguments)
+        reply = yield call(self.topology, "ask", packed, keys[0], safety)
         if unknown(reply):
-            reply = yield call(self.topology, "ask", script.in_full(keys, arguments), keys[0], ONCE)
-        return self._told(reply)
+            packed = script.in_full(keys, arguments)
+            reply = yield call(self.topology, "ask", packed, keys[0], safety)
+        return self._told(reply, packed)
 
     def _on_all(self, packed: bytes, safety: int) -> Flow[list[Reply]]:
         replies = []
@@ -393,11 +435,9 @@ def _scan_command(cursor: int, prefix: bytes, glob: bytes | None, count: int) ->
 
 
 def _page(reply: Reply, prefix: bytes) -> tuple[int, list[bytes]]:
-    """The server's next cursor, and the keys with that prefix that are no locks."""
+    """The server's next cursor, and the keys with that prefix that are no locks or claims."""
     cursor, keys = reply
-    return int(cursor), [
-        key for key in keys if key.startswith(prefix) and not key.startswith(LOCK_KEYS)
-    ]
+    return int(cursor), [key for key in keys if key.startswith(prefix) and MARK not in key]
 
 
 def _token(raw: bytes) -> int:

@@ -26,6 +26,7 @@ from nearcache.errors import (
     DataError,
     EngineError,
     EngineUnavailable,
+    NotPermitted,
     ReplyTimeout,
     ServerMisconfigured,
     ServerNotReady,
@@ -36,7 +37,7 @@ Advice = tuple[type[EngineError], str]
 _BY_CODE: dict[str, Advice] = {
     "NOAUTH": (AuthenticationFailed, "the server wants a password: set PASSWORD in OPTIONS"),
     "WRONGPASS": (AuthenticationFailed, "check USERNAME and PASSWORD"),
-    "NOPERM": (AuthenticationFailed, "grant this user the command and the keys (ACL SETUSER)"),
+    "NOPERM": (NotPermitted, "grant it with ACL SETUSER; docs/redis.md has the rules"),
     "DENIED": (AuthenticationFailed, "protected mode: set a password on the server, or bind it"),
     "LOADING": (ServerNotReady, "it reads its data from disk: wait"),
     "MASTERDOWN": (ServerNotReady, "this replica lost its primary: wait, or ask another"),
@@ -59,6 +60,7 @@ _BY_CODE: dict[str, Advice] = {
 }
 _NOT_PROTECTED = "the server has no password: leave PASSWORD out, or set one there"
 _BY_TEXT: list[tuple[str, Advice]] = [
+    ("acl failure in script", _BY_CODE["NOPERM"]),
     ("max number of clients", (ServerNotReady, "raise maxclients, or use fewer connections")),
     ("invalid password", _BY_CODE["WRONGPASS"]),
     ("invalid username-password", _BY_CODE["WRONGPASS"]),
@@ -83,13 +85,29 @@ _BY_TEXT: list[tuple[str, Advice]] = [
 _ARGUMENTS = re.compile(r",? with args beginning with:.*", re.DOTALL)
 
 
-def error_of(reply: ErrorReply) -> EngineError:
-    """What the engine raises for an error reply; the reply is its cause."""
+def error_of(reply: ErrorReply, packed: bytes = b"") -> EngineError:
+    """What the engine raises for an error reply to that command; the reply is its cause."""
     kind, advice = _advice(reply.code, str(reply))
+    if kind is NotPermitted and packed:
+        advice = f"asked was {_asked(packed)}: {advice}"
     text = _ARGUMENTS.sub("", str(reply))
     error = kind(f"{text} ({advice})" if advice else text)
     error.__cause__ = reply
     return error
+
+
+def no_scripts(error: NotPermitted) -> bool:
+    """Whether it is scripts that this user may not run."""
+    return "'eval" in str(error)
+
+
+def _asked(packed: bytes) -> str:
+    """The command and its key."""
+    words = packed.split(b"\r\n", 9)[2::2]
+    name = words[0].decode(errors="replace").upper()
+    at = 3 if name in ("EVAL", "EVALSHA") else 1
+    key = words[at].decode(errors="backslashreplace") if len(words) > at else ""
+    return f"{name} {key}".strip()
 
 
 def _advice(code: str, text: str) -> Advice:
@@ -274,7 +292,7 @@ def broken(error: BaseException, where: str, timeout_s: float) -> EngineUnavaila
         )
     elif isinstance(error, ProtocolError):
         mapped = ConnectionFailed(f"{where} sent what is not Redis's protocol: {error}")
-    elif isinstance(error, EOFError):
+    elif isinstance(error, EOFError | ssl.SSLEOFError):
         mapped = ConnectionFailed(f"{where} closed the connection: look at its log")
     else:
         mapped = ConnectionFailed(f"the connection to {where} broke: {error}")
@@ -287,7 +305,10 @@ MAYBE = "; the command may or may not have been carried out"
 
 def uncertain(error: EngineError) -> EngineError:
     """The same for a command that must not be repeated, and may have reached the server."""
-    return _like(error, f"{error}{MAYBE}")
+    copy = _like(error, f"{error}{MAYBE}")
+    if isinstance(copy, EngineUnavailable):
+        copy.uncertain = True
+    return copy
 
 
 def again(error: EngineError) -> EngineError:

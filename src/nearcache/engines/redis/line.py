@@ -17,8 +17,11 @@ What must hold:
 L1  Only the leader touches the channel, and takes from the queue.
 L2  Whoever appends to the queue tries to lead afterwards; whoever stops leading looks at the
     queue afterwards. So no request is left behind.
-L3  A channel whose exchange did not end as it should is closed, never used again: replies
-    cannot cross. What the exchange was for is settled by :meth:`SharedLine._settle` alone.
+L3  An exchange of which it is known how far it has come is kept in its channel
+    (``channel.exchange``), and nothing else is sent or read there before it is over: replies
+    cannot cross. A channel that broke, or of which that is not known, is closed and never
+    used again. What an exchange was for is settled by :meth:`SharedLine._carry`, or, if it
+    broke, by :meth:`SharedLine._settle`.
 L4  Who gives up says ``abandoned`` first and looks at ``lead`` then; who hands on writes
     ``lead`` first and looks at ``abandoned`` then. Both may see the other: :meth:`resign` says
     which of them carries on.
@@ -27,37 +30,47 @@ L5  An interrupt may come between any two operations. What it tears is done agai
     waiters behind; they look around every ``LOOK_S``. Only a leader that could not even say
     ``abandoned`` costs them their time limit, and is deposed.
 
-A request is sent twice only if it may be (``READ``, ``SAFE``), or if not a byte of it had left;
-once, and not after a timeout, as its caller has waited long enough by then.
+A request is sent twice only if it may be (``READ``, ``SAFE``), or if it certainly was not
+carried out: not a byte of it had left, or the server's end was closed before it came there.
+Once, and not after a timeout, as its caller has waited long enough by then.
 
-Who interrupts a leader (gevent.Timeout, KeyboardInterrupt) costs the connection, and commands
-may still be on their way in it. The next leader first waits until the server has done them
-and hung up. Otherwise an old SET might be carried out after a newer one, or a DEL, of the
-next connection. If the server does not hang up in time, a SAFE request is not repeated either.
+Who is interrupted while it leads (gevent.Timeout, KeyboardInterrupt) costs nobody anything: the
+exchange goes on behind it. The first who waits for a reply of it leads on, else whoever comes
+next; it sends what had not left, reads the replies and hands them to their owners. A reply
+whose owner is gone is dropped.
 
-A forked child starts anew: other state, no connection, the parent's socket closed here and not
-shut down. The same happens to a line whose leader is stuck, as a greenlet is whose thread ended.
+That cannot be where an interrupt hit the few bytecodes of the short way at which nobody can
+tell whether a reply was taken, or the Python reader. Then the next leader waits until the
+server has done what was on its way and has hung up, before it connects anew. Otherwise an old
+SET might be carried out after a newer one, or a DEL, of the next connection.
+
+Who waits behind a large exchange waits as long as its bytes flow, at the rate that a channel
+asks for (64 KB per time limit).
+
+A forked child starts anew, at its first request if not before: other state, no connection, the
+parent's socket closed here and not shut down. The same happens to a line whose leader is stuck, as
+a greenlet is whose thread ended.
 """
 
 from __future__ import annotations
 
 import atexit
-import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nearcache.engines.redis import faults
 from nearcache.engines.redis.breaker import breaker_of
-from nearcache.engines.redis.channel import BUSY, IDLE_S, Channel
-from nearcache.engines.redis.connect import connect
+from nearcache.engines.redis.channel import BUSY, IDLE_S, Channel, Exchange
+from nearcache.engines.redis.connect import READ_BYTES, connect
 from nearcache.engines.redis.resp import MORE, ProtocolError, make_reader
 from nearcache.engines.redis.seats import let_them_come, release_all
 from nearcache.engines.redis.station import CLOSED, Request, Station, gone, may_repeat, take
 from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import ONCE, SAFE, Reply
+from nearcache.engines.redis.topology import ONCE, Reply
 from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
+from nearcache.process import Mutex, generation, when_forked
 
 LOOK_S = 0.1
 """How long a waiter sleeps before it looks whether anybody leads still."""
@@ -84,7 +97,8 @@ class SharedLine:
         self._resolve = resolve
         # Somebody in the queue may have to wait for an exchange to fail and for a connect.
         self._wait_s = target.connect_timeout_s + target.read_timeout_s
-        self._station = Station()
+        self._station = Station(generation())
+        self._renewing = Mutex()
         self._counts = dict.fromkeys(("connects", "combined", "again", "abandoned", "deposed"), 0)
         _lines.add(self)
 
@@ -93,9 +107,11 @@ class SharedLine:
     def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
         # The hot path, written out: alone, on a connection that was in use a moment ago.
         station = self._station
+        if station.process != generation():
+            station = self._start_anew(station)
         lead = station.lead
         me = [packed]
-        sent = 0
+        sent = came = 0
         try:
             if lead.setdefault(0, me) is me:
                 channel = station.channel
@@ -103,7 +119,8 @@ class SharedLine:
                 if now < channel.fresh_until and self.breaker.quiet:
                     channel.fresh_until = BUSY
                     sent = channel.send(packed)
-                    channel.feed(channel.recv(65536))
+                    channel.step()
+                    came = 1
                     reply = channel.gets()
                     if reply is MORE or sent != len(packed) or channel.has_data():
                         reply = channel.finish(packed, sent, reply)
@@ -118,10 +135,12 @@ class SharedLine:
         except BaseException as error:
             if lead.get(0) is not me:
                 raise
-            return self._stumbled(station, me, Request(packed, 1, safety), sent, error)
+            # Once the reader was asked, nobody knows whether the reply was taken from it.
+            known = 0 if came else sent
+            return self._stumbled(station, me, Request(packed, 1, safety), sent, known, error)
 
     def ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
-        return self._queue_up(self._station, None, Request(packed, count, safety))
+        return self._queue_up(self._here(), None, Request(packed, count, safety))
 
     def _queue_up(self, station: Station, me: Any, request: Request) -> list[Reply]:
         """The replies, asked for by whoever leads next; that is us if ``me`` leads."""
@@ -149,22 +168,20 @@ class SharedLine:
     def _wait(self, station: Station, request: Request) -> None:
         """Returns when there is something to do, or raises ReplyTimeout."""
         leader, rounds = station.lead.get(0), station.rounds
-        received = station.channel.received
-        late_at = _monotonic() + self._wait_s
-        while (left_s := late_at - _monotonic()) > 0:
+        patience = _Patience(station, self._wait_s)
+        while (left_s := patience.left_s()) > 0:
             if request.wake.acquire(timeout=min(left_s, LOOK_S)) or request.done:
                 return
             now_leads = station.lead.setdefault(0, request)
             if now_leads is request or gone(now_leads, request):
                 self._step_in(station, request)
                 return
-        stuck = station.lead.get(0) is leader and station.rounds == rounds
-        if stuck and station.channel.received == received:
+        if station.lead.get(0) is leader and station.rounds == rounds and patience.nothing_moves():
             self._depose(station)
         self._counts["abandoned"] += 1
         late = ReplyTimeout(
-            f"{self.name}: no reply within {self._wait_s:g} s, behind other commands of this"
-            " process: find slow commands with SLOWLOG, or raise SOCKET_TIMEOUT"
+            f"{self.name}: no reply within {patience.waited_s():.3g} s, behind other commands of"
+            " this process: find slow commands with SLOWLOG, or raise SOCKET_TIMEOUT"
         )
         raise faults.uncertain(late) if request.taken and request.safety == ONCE else late
 
@@ -173,8 +190,8 @@ class SharedLine:
         station.lead[0] = request
         if request.done:  # or it was just leaving
             station.hand_on(request)
-        elif request not in station.queue:
-            self._settle(station, [request], [], int(request.taken), KeyboardInterrupt())
+        elif not station.carries(request) and request not in station.queue:
+            station.queue.appendleft(request)  # it was about to be sent
 
     def _give_up(self, station: Station, request: Request) -> None:
         request.abandoned = True  # L4
@@ -189,76 +206,73 @@ class SharedLine:
         station.hand_on(request)
 
     def _round(self, station: Station) -> None:
-        """Everybody's commands in one write, everybody's replies from as few reads as it takes."""
+        """Everybody's commands in one write, everybody's replies from as few reads as it takes.
+
+        Or the rest of that, where a leader was torn from it.
+        """
         batch: list[Request] = []
-        replies: list[Reply] = []
         station.rounds += 1
-        channel = CLOSED
         try:
-            if station.channel.fresh_until == BUSY:
-                station.leave()
-            take(station.queue, batch)
-            if station.leaving is not CLOSED:
-                batch = self._drain(station, batch)
-            channel = self._channel(station)
-            for request in batch:
-                request.taken = True
-            data = b"".join([request.packed for request in batch])
-            channel.exchange(data, sum([request.count for request in batch]), replies)
-            at = 0
-            for request in batch:
-                request.settle(replies[at : at + request.count])
-                at += request.count
-            station.waking = release_all([request.wake for request in batch])
+            if station.channel.exchange is None:
+                self._begin(station, batch)
+            self._carry(station)
         except BaseException as error:
             try:
-                self._broke(station, channel, batch, replies, error)
+                self._broke(station, batch, error)
             except BaseException:
-                self._broke(station, channel, batch, replies, error)  # L5
+                self._broke(station, batch, error)  # L5
                 raise
             if not isinstance(error, BROKEN):
                 raise
         else:
-            self._counts["combined"] += len(batch)
             if not self.breaker.quiet:
                 self.breaker.succeeded()
 
-    def _broke(
-        self,
-        station: Station,
-        channel: Any,
-        batch: list[Request],
-        replies: list[Reply],
-        error: BaseException,
-    ) -> None:
-        if channel is CLOSED:
-            self._no_channel(station, batch, error)
-            return
-        if station.channel is channel:
-            station.drop() if isinstance(error, BROKEN) else station.leave()
-        self._settle(station, batch, replies, channel.sent, error)
+    def _begin(self, station: Station, batch: list[Request]) -> None:
+        """Makes the next exchange of what is queued; nothing of it has left yet."""
+        if station.channel.fresh_until == BUSY:
+            station.leave()
+        take(station.queue, batch)
+        if station.leaving is not CLOSED:
+            station.leaving.drain()
+            leaving, station.leaving = station.leaving, CLOSED
+            leaving.close()
+        channel = self._channel(station)
+        for request in batch:
+            request.taken = True
+        data = b"".join([request.packed for request in batch])
+        count = sum([request.count for request in batch])
+        channel.exchange = Exchange(data, count, batch)
 
-    def _drain(self, station: Station, batch: list[Request]) -> list[Request]:
-        """Ends the connection that a leader was torn from; what can still be asked of the batch."""
-        drained = station.leaving.drain()
-        leaving, station.leaving = station.leaving, CLOSED
-        leaving.close()
-        if drained:
-            return batch
-        reason = ReplyTimeout(f"{self.name}: a dropped connection did not end in time")
-        lost = [each for each in (*batch, *station.queue) if each.again and each.safety == SAFE]
-        for request in lost:
-            request.settle([], faults.uncertain(reason))
-            request.abandoned = True
-        release_all([request.wake for request in lost])
-        return [request for request in batch if not request.done]
+    def _carry(self, station: Station) -> None:
+        """Brings the channel's exchange to its end, and everybody the replies."""
+        channel = station.channel
+        channel.carry()
+        exchange = channel.exchange
+        batch, replies, at = exchange.batch, exchange.replies, 0
+        for request in batch:
+            request.settle(replies[at : at + request.count])
+            at += request.count
+        station.waking = release_all([request.wake for request in batch])
+        channel.end(_monotonic() + IDLE_S)
+        self._counts["combined"] += len(batch)
+
+    def _broke(self, station: Station, batch: list[Request], error: BaseException) -> None:
+        channel = station.channel
+        exchange = channel.exchange
+        if exchange is None:
+            self._no_channel(station, batch, error)
+        elif isinstance(error, BROKEN):
+            self._settle(station, exchange.batch, exchange.replies, channel, channel.left(), error)
+            station.drop()
+        elif not channel.exact:
+            self._settle(station, exchange.batch, exchange.replies, channel, channel.left(), error)
+            station.leave()
 
     def _channel(self, station: Station) -> Channel:
         """The connection, made if there is none that can be used."""
-        now = _monotonic()
         channel: Channel = station.channel
-        if channel.usable(now) and not station.dead:
-            channel.touch(now)
+        if channel.usable() and not station.dead:
             return channel
         station.drop()
         self._check_alive(station)
@@ -296,8 +310,9 @@ class SharedLine:
     def _settle(
         self,
         station: Station,
-        batch: list[Request],
+        batch: Sequence[Request],
         replies: list[Reply],
+        channel: Channel,
         sent: int,
         error: BaseException,
     ) -> None:
@@ -311,12 +326,15 @@ class SharedLine:
             reason = ConnectionFailed(
                 f"{self.name}: the connection was dropped, as another caller was interrupted"
             )
+        once = any(each.safety == ONCE and not each.done for each in batch)
+        refused = bool(once and sent) and channel.refused(error)
         again = []
         queued = set(station.queue)
         at = start = 0
         for request in batch:
             end = at + request.count
-            left = start < sent
+            # Of what was refused, the last command was not read to its end.
+            left = start < sent and not (refused and request is batch[-1] and request.count == 1)
             if request in queued:
                 request.again = True  # we were interrupted here, and come again
             elif end <= len(replies):
@@ -334,7 +352,13 @@ class SharedLine:
         release_all([request.wake for request in batch if request.done])
 
     def _stumbled(
-        self, station: Station, me: Any, request: Request, sent: int, error: BaseException
+        self,
+        station: Station,
+        me: Any,
+        request: Request,
+        sent: int,
+        known: int,
+        error: BaseException,
     ) -> Reply:
         """What ``ask`` does after an error of its short way, while it leads."""
         try:
@@ -342,11 +366,13 @@ class SharedLine:
                 raise error
             channel = station.channel
             if not isinstance(error, BROKEN):
-                station.leave()
+                if channel is not CLOSED and not channel.tear(request.packed, known):
+                    station.leave()
                 raise error
-            station.drop()
             # An error of `send` itself leaves `sent` at 0; a TLS socket may have sent some of it.
-            self._settle(station, [request], [], sent or int(not channel.kernel), error)
+            left = sent or channel.left() or int(not channel.kernel)
+            self._settle(station, [request], [], channel, left, error)
+            station.drop()
             station.lead[0] = request
             self._lead(station, request)
         except BaseException:
@@ -359,7 +385,7 @@ class SharedLine:
     def _depose(self, station: Station) -> None:
         """Starts anew beside a leader that does nothing; it finds its connection closed."""
         if self._station is station:
-            self._station = Station()
+            self._station = Station(station.process)
             self._counts["deposed"] += 1
             station.dead = True
             station.channel.wake()
@@ -368,17 +394,17 @@ class SharedLine:
 
     def close(self) -> None:
         """Drops the connection; if it is in use, as soon as it is not."""
-        station, me = self._station, [None]
-        station.channel.closing = True
+        station, me = self._here(), [None]
+        station.wish_to_close()
         try:
-            if station.lead.setdefault(0, me) is me:
+            if station.lead.setdefault(0, me) is me and station.torn() is None:
                 station.close()
         finally:
             if station.lead.get(0) is me:
                 station.hand_on(me)
 
     def stats(self) -> dict[str, int]:
-        station = self._station
+        station = self._here()
         return {
             **self._counts,
             **self.breaker.stats(),
@@ -387,11 +413,45 @@ class SharedLine:
             "parser_hiredis": int(self.reader_class.startswith("hiredis.")),
         }
 
-    def _start_anew(self) -> None:
+    def _here(self) -> Station:
+        station = self._station
+        return station if station.process == generation() else self._start_anew(station)
+
+    def _start_anew(self, old: Station) -> Station:
         """In a forked child: the parent's connection and its callers are not ours."""
-        old, self._station = self._station, Station()
-        old.dead = True
-        old.close()
+        with self._renewing.now():
+            if self._station is old:
+                self._station = Station(generation())
+                # A copy of a greenlet may lead there still, from another's socket.
+                old.dead = True
+                old.close()
+            return self._station
+
+
+class _Patience:
+    """How long one waits for others: as long as bytes flow, but not for a trickle."""
+
+    def __init__(self, station: Station, limit_s: float) -> None:
+        self._station = station
+        self._limit_s = limit_s
+        self._began = self._flowed_at = _monotonic()
+        self._seen = station.channel.moved
+        self._come = 0
+
+    def left_s(self) -> float:
+        """Seconds until it ends, if nothing more moves."""
+        now, moved = _monotonic(), self._station.channel.moved
+        if moved != self._seen:  # it begins anew with every connection
+            self._come += moved - self._seen if moved > self._seen else moved
+            self._seen, self._flowed_at = moved, now
+        ends = self._began + self._limit_s * (1 + self._come / READ_BYTES)
+        return min(ends, self._flowed_at + self._limit_s) - now
+
+    def waited_s(self) -> float:
+        return _monotonic() - self._began
+
+    def nothing_moves(self) -> bool:
+        return self._flowed_at + self._limit_s <= _monotonic()
 
 
 BROKEN = (OSError, EOFError, ProtocolError, EngineError)
@@ -401,9 +461,10 @@ BROKEN = (OSError, EOFError, ProtocolError, EngineError)
 _lines: weakref.WeakSet[SharedLine] = weakref.WeakSet()
 
 
+@when_forked
 def _start_all_anew() -> None:
     for line in list(_lines):
-        line._start_anew()
+        line._here()
 
 
 def close_all() -> None:
@@ -412,5 +473,4 @@ def close_all() -> None:
         line.close()
 
 
-os.register_at_fork(after_in_child=_start_all_anew)
 atexit.register(close_all)

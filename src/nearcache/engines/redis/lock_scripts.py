@@ -1,6 +1,7 @@
 """Named locks on the server: each step of a lock is one script, so it happens or it does not.
 
-A lock is one hash, ``nearcache:lock:NAME``:
+A lock is one hash, ``NAME\\xffnearcache:lock``, which lies where the user's ACL lets keys lie and,
+as no text has that byte in UTF-8, is no key of a user's:
 
     token    of the holder, or the last one: numbers that grow by one
     ticket   of the holder; empty when it was released
@@ -25,14 +26,21 @@ long as the clock was not set back, and the lock not taken a million times a sec
 When the lock is let go it goes to the first in the queue who has asked of late, and this one
 is woken. He has ``TAKE_MS`` to say that he is alive, or the lock is free again; whoever asks
 next finds that out. All times are the server's.
+
+Who gives something out (ACQUIRE, WAIT) does it only until the moment that it was sent with, which
+is reckoned from what the server said of its clock before. A server that was frozen finds the
+commands of connections in its buffers that have ended long since: each would make a holder
+whom nobody knows. Who is late is told so, with the server's time, and asks again.
+
+RENEW, RELEASE and LEAVE run on a server whose memory is full (``allow-oom``).
 """
 
 from __future__ import annotations
 
+from nearcache.engines.redis.claims import MARK
 from nearcache.engines.redis.scripts import Script
 
-LOCK_KEYS = b"nearcache:lock:"
-"""What all keys here begin with, and no key of a cache does: clear and scan pass over them."""
+LOCK = MARK + b"lock"
 
 KEPT_MS = 2000
 """So long a place is kept for somebody who does not ask."""
@@ -95,40 +103,46 @@ local function let_go()
 end
 """
 
-# ARGV: ticket, ttl_ms. The token, or 0.
+LATE = -1
+"""Instead of a token: it came too late to give anything out."""
+
+# ARGV: ticket, ttl_ms, until when (ms). The token, 0 or LATE; the server's time.
 ACQUIRE = Script(
     _COMMON
-    + """
-if held and ticket == ARGV[1] then return tonumber(token) end
-if held or pass_on() then return 0 end
-return give(ARGV[1], ARGV[2])
+    + f"""
+if now > tonumber(ARGV[3]) then return {{{LATE}, now}} end
+if held and ticket == ARGV[1] then return {{tonumber(token), now}} end
+if held or pass_on() then return {{0, now}} end
+return {{give(ARGV[1], ARGV[2]), now}}
 """
 )
 
-# ARGV: ticket, ttl_ms, channel. The token, or 0 and the milliseconds the holder has left.
+# ARGV: ticket, ttl_ms, channel, until when (ms). The token, 0 or LATE; the milliseconds the
+# holder has left; the server's time.
 WAIT = Script(
     _COMMON
     + f"""
 local me = ARGV[1]
+if now > tonumber(ARGV[4]) then return {{{LATE}, 0, now}} end
 if held and ticket == me then
   redis.call('HSET', LOCK, 'until', whole(now + ARGV[2]))
   redis.call('PEXPIRE', LOCK, whole(ARGV[2] + {OUTLIVES_MS}))
-  return {{tonumber(token), 0}}
+  return {{tonumber(token), 0, now}}
 end
-if not held and first > last then return {{give(me, ARGV[2]), 0}} end
+if not held and first > last then return {{give(me, ARGV[2]), 0, now}} end
 local place = whole(now + {KEPT_MS}) .. ' ' .. me .. ' ' .. ARGV[3]
 local number = redis.call('HGET', LOCK, 'w' .. me)
 -- First: whoever asks is alive, however late it is.
 if number then redis.call('HSET', LOCK, 'p' .. number, place) end
 if not held then
-  if not pass_on(me) then return {{give(me, ARGV[2]), 0}} end
+  if not pass_on(me) then return {{give(me, ARGV[2]), 0, now}} end
   ends = now + {TAKE_MS}
 end
 if not number then
   last = last + 1
   redis.call('HSET', LOCK, 'w' .. me, last, 'p' .. last, place, 'first', first, 'last', last)
 end
-return {{0, ends - now}}
+return {{0, ends - now, now}}
 """
 )
 
@@ -139,7 +153,8 @@ RENEW = Script(
 if not held or token ~= ARGV[1] then return 0 end
 redis.call('HSET', LOCK, 'until', whole(now + ARGV[2]))
 return redis.call('PEXPIRE', LOCK, whole(ARGV[2] + {OUTLIVES_MS}))
-"""
+""",
+    flags="allow-oom",
 )
 
 # ARGV: token. 1 if it was held, or had been when it was released before.
@@ -154,7 +169,8 @@ end
 local given, newest = tonumber(ARGV[1]), tonumber(token)
 if ticket == '' then newest = newest + 1 end
 return (tonumber(since) <= given and given < newest) and 1 or 0
-"""
+""",
+    flags="allow-oom",
 )
 
 # ARGV: ticket. Gives up whatever the ticket has: the lock, or a place.
@@ -165,10 +181,11 @@ local number = redis.call('HGET', LOCK, 'w' .. ARGV[1])
 if number then redis.call('HDEL', LOCK, 'w' .. ARGV[1], 'p' .. number) end
 if held and ticket == ARGV[1] then let_go() end
 return 0
-"""
+""",
+    flags="allow-oom",
 )
 
 
 def lock_key(name: bytes) -> bytes:
     """Where a lock lives."""
-    return LOCK_KEYS + name
+    return name + LOCK

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import functools
 import os
-import random
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nearcache.engines.redis.bells import Bell, Bells
 from nearcache.engines.redis.faults import error_of
 from nearcache.engines.redis.lock_scripts import (
     ACQUIRE,
+    LATE,
     LEAVE,
-    LOCK_KEYS,
     RELEASE,
     RENEW,
     TAKE_MS,
@@ -35,18 +35,19 @@ from nearcache.engines.redis.lock_scripts import (
 )
 from nearcache.engines.redis.pool import once_here
 from nearcache.engines.redis.resp import ErrorReply, pack
-from nearcache.engines.redis.scripts import Script, Word, unknown
+from nearcache.engines.redis.scripts import Script, Word, not_compiled, unknown
 from nearcache.engines.redis.topology import SAFE, Reply, Topology
 from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
 from nearcache.flows import Flow, Host, call, twins
-from nearcache.leases import keeper
-
-__all__ = ["LOCK_KEYS", "RedisLocks"]
+from nearcache.keeper import keeper_of
+from nearcache.process import chance
 
 ASK_AGAIN_S = 0.5
 RAN_OUT_S = (0.002, 0.020)
 """So long after the holder's time a waiter asks, each a bit differently."""
 LEAVE_AGAIN_S = 1.0
+LATE_TRIES = 3
+LEAST_PATIENCE_S = 1.0
 
 if TYPE_CHECKING:
     Base = Host
@@ -60,15 +61,29 @@ class RedisLocks(Base):
     lock_ttl_ms = 30_000
 
     topology: Topology
+    _flagged = True
+    _ahead_ms: float | None = None
+    """How far the server's clock is ahead of our monotonic one; None before it said so."""
 
-    def _lock_acquire(self, name: bytes, ttl_ms: int) -> Flow[int | None]:
-        ticket = _new_ticket()
+    def lock_ticket(self) -> int:
+        """A number that nobody else has: what is asked under it can be given up unseen."""
+        return _new_ticket()
+
+    def lock_server(self, name: bytes) -> str:
+        """Which server has the lock, so that those of others are not delayed by it."""
+        return self.topology.server_of(lock_key(name))
+
+    def _lock_acquire(
+        self, name: bytes, ttl_ms: int, ticket: int | None = None
+    ) -> Flow[int | None]:
+        mine = ticket or _new_ticket()
         try:
-            token = yield from self._lock_script(ACQUIRE, name, ticket, ttl_ms)
+            token, _ = yield from self._timely(ACQUIRE, name, mine, ttl_ms)
         except BaseException as error:
-            self._leave_later(name, ticket, ttl_ms, error)
+            if ticket is None:  # else the caller knows it, and what to do
+                self._leave_later(name, mine, ttl_ms, error)
             raise
-        return token or None
+        return int(token) or None
 
     lock_acquire, alock_acquire = twins(_lock_acquire)
 
@@ -107,16 +122,16 @@ class RedisLocks(Base):
         """The token; 0 if the lock did not come in time."""
         bells = self._bells()
         asking = (WAIT, name, ticket, ttl_ms, bells.channel)
-        token, left_ms = yield from self._lock_script(*asking)
+        token, left_ms, _ = yield from self._timely(*asking)
         if token or not wait_ms:
             return int(token)
         bells.listen()
-        pause_s = min(wait_ms / 1000, bells.longest_pause_s(ASK_AGAIN_S) * random.uniform(0.8, 1.2))
+        pause_s = min(wait_ms / 1000, bells.longest_pause_s(ASK_AGAIN_S) * _between(0.8, 1.2))
         if left_ms >= 0:
-            pause_s = min(pause_s, left_ms / 1000 + random.uniform(*RAN_OUT_S))
+            pause_s = min(pause_s, left_ms / 1000 + _between(*RAN_OUT_S))
         if not (yield call(bell, "heard", pause_s)):
             return 0
-        token, _ = yield from self._lock_script(*asking)
+        token, *_ = yield from self._timely(*asking)
         return int(token)
 
     def _lock_leave(self, name: bytes, ticket: int) -> Flow[None]:
@@ -126,14 +141,36 @@ class RedisLocks(Base):
 
     # -- the steps ---------------------------------------------------------------------------
 
+    def _timely(self, script: Script, name: bytes, *arguments: Word) -> Flow[Any]:
+        """The reply of a script that gives something out, and only while we wait for it."""
+        target = self.topology.target
+        patience_s = max(target.connect_timeout_s + target.read_timeout_s, LEAST_PATIENCE_S)
+        for _ in range(LATE_TRIES):
+            now_ms, ahead_ms = time.monotonic() * 1000, self._ahead_ms
+            until = 0 if ahead_ms is None else int(now_ms + ahead_ms + patience_s * 1000)
+            reply = yield from self._lock_script(script, name, *arguments, until)
+            # Too little by as long as the reply took to come, which is on the safe side.
+            self._ahead_ms = reply[-1] - time.monotonic() * 1000
+            if reply[0] != LATE:
+                return reply
+        raise ReplyTimeout(
+            f"what was asked of a lock came later than {patience_s:g} s, {LATE_TRIES} times: the"
+            " server or this host stands still for that long"
+        )
+
     def _lock_script(self, script: Script, name: bytes, *arguments: Word) -> Flow[Reply]:
+        if not self._flagged:
+            script = script.unflagged
         key, packed = _packed(script.sha1, name, arguments)
         reply = yield call(self.topology, "ask", packed, key, SAFE)
         if unknown(reply):
             packed = script.in_full([key], arguments)
             reply = yield call(self.topology, "ask", packed, key, SAFE)
+        if self._flagged and not_compiled(reply):
+            self._flagged = False
+            return (yield from self._lock_script(script, name, *arguments))
         if isinstance(reply, ErrorReply):
-            raise error_of(reply)
+            raise error_of(reply, packed)
         return reply
 
     lock_script, alock_script = twins(_lock_script)
@@ -146,7 +183,9 @@ class RedisLocks(Base):
             return  # the server refused, or was not asked
         # Twice: the request may be on its way, and this overtakes it on another connection.
         for after_s in (0.0, LEAVE_AGAIN_S):
-            keeper().later(lambda: self.lock_leave(name, ticket), ttl_ms / 1000, after_s)
+            keeper_of(self, name).later(
+                lambda: self.lock_leave(name, ticket), ttl_ms / 1000, after_s
+            )
 
     def _bells(self) -> Bells:
         return once_here(("bells", id(self.topology)), lambda: Bells(self.topology))
@@ -166,6 +205,10 @@ def _unchanging(sha1: bytes, name: bytes, arguments: int) -> tuple[bytes, bytes]
     key = lock_key(name)
     words = pack(b"EVALSHA", sha1, 1, key).partition(b"\r\n")[2]
     return key, b"*%d\r\n%b" % (4 + arguments, words)
+
+
+def _between(least: float, most: float) -> float:
+    return least + (most - least) * chance()
 
 
 def _new_ticket() -> int:

@@ -10,16 +10,21 @@ objects used on them when they end. Two things do, by asyncio's public interface
 
 So a loop that is thrown away leaves nothing behind here, and a loop that is reused keeps its
 connections. Nothing of one loop is ever touched from another.
+
+A forked child may go on with a copy of its parent's loop. What the parent had there is the
+parent's, and is not touched at the copy's end: both have one epoll, and whoever takes a socket
+out of it takes it from the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Hashable
 from typing import Protocol, TypeVar
+
+from nearcache.process import OfProcess, generation
 
 FAR_S = 10 * 365 * 86_400.0
 
@@ -39,6 +44,7 @@ class _Loop:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.things: dict[Hashable, Ending] = {}
+        self._process = generation()
         loop.call_later(FAR_S, self._hold)
         self._watch = self._until_the_end()
         # Runs to the first `yield`, which makes the loop remember the generator.
@@ -54,38 +60,37 @@ class _Loop:
         finally:
             # Whoever asks during the shutdown makes new things; they must not be these.
             things, self.things = list(self.things.values()), {}
-            reference = _loops.get(id(self.loop))
+            loops = _loops.here()
+            reference = loops.get(id(self.loop))
             if reference is not None and reference() is self:
-                del _loops[id(self.loop)]
-            for thing in things:
-                await thing.at_loop_end()
+                del loops[id(self.loop)]
+            if self._process == generation():
+                for thing in things:
+                    await thing.at_loop_end()
 
 
-_loops: dict[int, weakref.ref[_Loop]] = {}
+_loops: OfProcess[dict[int, weakref.ref[_Loop]]] = OfProcess(dict)
 
 
 def of_this_loop(key: Hashable, make: Callable[[], T]) -> T:
     """The running loop's thing of that key, made on first use."""
     loop = asyncio.get_running_loop()
-    reference = _loops.get(id(loop))
+    loops = _loops.here()
+    reference = loops.get(id(loop))
     mine = reference() if reference is not None else None
     # Identities are used again: a new loop may stand where a forgotten one stood.
     if mine is None or mine.loop is not loop:
         mine = _Loop(loop)
-        _loops[id(loop)] = weakref.ref(mine)
-        _forget_the_dead()
+        loops[id(loop)] = weakref.ref(mine)
+        _forget_the_dead(loops)
     found = mine.things.get(key)
     if found is None:
         found = mine.things[key] = make()
     return found  # type: ignore[return-value]
 
 
-def _forget_the_dead() -> None:
-    for identity, reference in list(_loops.items()):
+def _forget_the_dead(loops: dict[int, weakref.ref[_Loop]]) -> None:
+    for identity, reference in list(loops.items()):
         # Only this very entry: another thread may have put a new loop in its place.
-        if reference() is None and _loops.get(identity) is reference:
-            _loops.pop(identity, None)
-
-
-# A child has its parent's loop only if it was forked inside it, and must not use its sockets.
-os.register_at_fork(after_in_child=_loops.clear)
+        if reference() is None and loops.get(identity) is reference:
+            loops.pop(identity, None)

@@ -5,7 +5,7 @@ connections in redis-py's pools, with what those lack: bounded *and* fair. Whoev
 connections taken queues, first come first served, for ``Target.pool_timeout_s`` at most; then
 :class:`PoolTimeout`. One pool per process and server, one per loop and server for asyncio.
 
-A forked child drops its parent's pools without a word to the server. At the end of the
+A forked child has pools of its own. At the end of the
 interpreter, and of an event loop, idle connections are closed.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import inspect
-import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable
@@ -25,7 +24,7 @@ import redis.asyncio
 
 from nearcache import errors
 from nearcache.engines.redis.gate import AsyncGate, Gate
-from nearcache.process import Mutex
+from nearcache.process import Mutex, OfProcess, generation
 
 T = TypeVar("T")
 
@@ -54,8 +53,18 @@ class FairPool(redis.ConnectionPool):
     wait_s = 5.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._process = generation()
+        self._renewing = Mutex()
         super().__init__(*args, **{"max_connections": self.limit} | kwargs)
         _pools.add(self)
+
+    def _checkpid(self) -> None:
+        # redis-py asks this before anything else. Its own answer waits for a lock, which another
+        # thread of the parent may have held at the moment of the fork.
+        if self._process != generation():
+            with self._renewing.now():
+                if self._process != generation():
+                    self._forget()
 
     def reset(self) -> None:
         # redis-py calls this from its constructor, and from a child that finds itself forked.
@@ -86,11 +95,12 @@ class FairPool(redis.ConnectionPool):
             if seated:
                 gate.leave()
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """In a forked child: the parent's connections are not ours to use, nor to say QUIT on."""
         self._lock = threading.RLock()
         self._fork_lock = threading.RLock()
         self.reset()
+        self._process = generation()
 
 
 class AsyncFairPool(redis.asyncio.ConnectionPool):
@@ -129,7 +139,7 @@ class AsyncFairPool(redis.asyncio.ConnectionPool):
 
 
 _pools: weakref.WeakSet[FairPool] = weakref.WeakSet()
-_made: dict[Hashable, Any] = {}
+_made: OfProcess[dict[Hashable, Any]] = OfProcess(dict)
 _making = Mutex(reentrant=True)
 
 
@@ -138,20 +148,15 @@ def once_here(key: Hashable, make: Callable[[], T]) -> T:
 
     :func:`nearcache.process.once` keeps what it has across a fork; sockets must not be kept.
     """
+    made = _made.here()
     try:
-        found: T = _made[key]
+        found: T = made[key]
     except KeyError:
         with _making.now():
-            if key not in _made:
-                _made[key] = make()
-            found = _made[key]
+            if key not in made:
+                made[key] = make()
+            found = made[key]
     return found
-
-
-def _after_fork() -> None:
-    _made.clear()
-    for pool in list(_pools):
-        pool.forget()
 
 
 def close_all() -> None:
@@ -161,5 +166,4 @@ def close_all() -> None:
             pool.disconnect(inuse_connections=False)
 
 
-os.register_at_fork(after_in_child=_after_fork)
 atexit.register(close_all)

@@ -8,12 +8,12 @@ cancelled task can leave taken for longer than ``limit_s``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from nearcache.clock import Clock
 from nearcache.errors import EngineError
 from nearcache.flows import Flow, Pause
+from nearcache.process import generation
 
 LOOK_S = 0.002
 """How often those who wait look."""
@@ -63,18 +63,18 @@ class Refresh:
             raise
         finally:
             self._not_before_s = self._clock.monotonic_s() + self._every_s
-            self._turn.pop(os.getpid(), None)
+            self._turn.pop(generation(), None)
 
     def _take_turn(self) -> bool:
         now_s = self._clock.monotonic_s()
         if now_s < self._not_before_s:
             return False
         mine = (object(), now_s + self._limit_s)
-        return self._turn.setdefault(os.getpid(), mine) is mine
+        return self._turn.setdefault(generation(), mine) is mine
 
     def _is_running(self) -> bool:
         """Whether somebody asks; one who does so for too long is forgotten."""
-        turn = self._turn.get(os.getpid())
+        turn = self._turn.get(generation())
         if turn is not None and turn[1] < self._clock.monotonic_s():
-            self._turn.pop(os.getpid(), None)
+            self._turn.pop(generation(), None)
         return turn is not None

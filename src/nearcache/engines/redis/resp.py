@@ -21,9 +21,10 @@ Parser = Literal["hiredis", "python"]
 class ErrorReply(Exception):
     """An error that the server replied; ``code`` is its first word (``WRONGTYPE``, ``OOM``)."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.code = message.partition(" ")[0]
+    # Not made in `__init__`: hiredis makes these, and no interrupt may come into that.
+    @property
+    def code(self) -> str:
+        return str(self).partition(" ")[0]
 
 
 class ProtocolError(Exception):

@@ -18,14 +18,25 @@ Word = bytes | int
 
 @dataclass(frozen=True)
 class Script:
-    """One script, and its two forms as a command."""
+    """One script, and its two forms as a command.
+
+    ``flags`` are the server's: ``allow-oom`` runs it where memory is full. Redis before 7 knows
+    none and does not compile what names them: ``unflagged`` is for that.
+    """
 
     text: str
+    flags: str = ""
     sha1: bytes = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.flags:
+            object.__setattr__(self, "text", f"#!lua flags={self.flags}\n{self.text}")
         digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         object.__setattr__(self, "sha1", digest.encode())
+
+    @property
+    def unflagged(self) -> Script:
+        return Script(self.text.partition("\n")[2]) if self.flags else self
 
     def by_name(self, keys: Sequence[bytes], arguments: Sequence[Word] = ()) -> bytes:
         """EVALSHA, packed."""
@@ -39,6 +50,12 @@ class Script:
 def unknown(reply: object) -> bool:
     """Whether the server did not know the script, and did nothing."""
     return isinstance(reply, ErrorReply) and reply.code == "NOSCRIPT"
+
+
+def not_compiled(reply: object) -> bool:
+    """Whether the server knows no flags, and did nothing."""
+    said = str(reply) if isinstance(reply, ErrorReply) else ""
+    return "compiling script" in said or "script shebang" in said
 
 
 # KEYS[1] the key; ARGV[1] what to add. nil if the key is absent. INCRBY itself refuses what is
@@ -62,5 +79,13 @@ if ARGV[3] == '0' then redis.call('DEL', KEYS[1])
 elseif ARGV[3] == '-1' then redis.call('SET', KEYS[1], ARGV[2])
 else redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
 return 1
+"""
+)
+
+# KEYS[1] a claim; ARGV[1] its owner.
+UNCLAIM = Script(
+    """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('UNLINK', KEYS[1]) end
+return 0
 """
 )

@@ -28,7 +28,6 @@ from nearcache.engines.redis.server import ServerLine
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, SAFE, Line, Reply
 from nearcache.errors import (
-    CircuitOpen,
     ConnectionFailed,
     EngineConfiguration,
     EngineError,
@@ -135,8 +134,7 @@ class SentinelPrimary:
     def _leave(self, line: ServerLine | None, failure: Any, safety: int) -> Flow[None]:
         """Returns if there is another primary by now, and it may be asked the same again."""
         if not isinstance(failure, ErrorReply):
-            unsent = isinstance(failure, Elsewhere | CircuitOpen)
-            if safety == ONCE and not unsent:
+            if safety == ONCE and failure.uncertain:
                 raise failure
         elif line is not None:
             line.close()  # what it says about itself is asked again before it is used

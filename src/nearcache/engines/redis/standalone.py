@@ -67,6 +67,9 @@ class Standalone:
     async def aprimaries(self) -> list[Line]:
         return [self.primary]
 
+    def server_of(self, key: bytes) -> str:
+        return str(self.primary.name)
+
     def told(self, reply: ErrorReply) -> None:
         """An error reply is about to be raised.
 

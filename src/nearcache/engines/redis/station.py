@@ -1,6 +1,6 @@
 """What the callers of a line share: requests, who leads, and the channel in use.
 
-Rules L1 to L4, and why, are at the head of :mod:`.line`.
+Rules L1 to L5, and why, are at the head of :mod:`.line`.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class _Closed:
     """Where there is no channel: never fresh, so that the short way is not taken."""
 
     fresh_until = float("-inf")
-    received = 0
+    exchange = None
+    moved = 0
     closing = False
-    kernel = True
 
-    def usable(self, now: float) -> bool:
+    def usable(self) -> bool:
         return False
 
     def drain(self) -> bool:
@@ -87,9 +87,10 @@ CLOSED: Any = _Closed()
 class Station:
     """Everything of a line that a fork renews."""
 
-    __slots__ = ("channel", "dead", "lead", "leaving", "queue", "rounds", "waking")
+    __slots__ = ("channel", "dead", "lead", "leaving", "process", "queue", "rounds", "waking")
 
-    def __init__(self) -> None:
+    def __init__(self, process: int) -> None:
+        self.process = process
         self.lead: dict[int, Any] = {}
         self.queue: deque[Request] = deque()
         self.channel: Any = CLOSED
@@ -103,7 +104,7 @@ class Station:
         channel.close()
 
     def leave(self) -> None:
-        """Gives the channel up in the middle of an exchange, for the next leader to drain."""
+        """Gives up a channel of which nobody knows how far it has come; it will be drained."""
         if self.channel is not CLOSED:
             self.leaving.close()
             self.leaving, self.channel = self.channel, CLOSED
@@ -112,6 +113,15 @@ class Station:
         self.drop()
         leaving, self.leaving = self.leaving, CLOSED
         leaving.close()
+
+    def wish_to_close(self) -> None:
+        """The channel of now is used no more, once the exchange in it is over."""
+        if self.channel is not CLOSED:
+            self.channel.closing = True
+            # Makes whoever leads on the short way hand on, and not just go (L2).
+            nobody = Request(b"", 0, ONCE)
+            nobody.abandoned = True
+            self.queue.append(nobody)
 
     def hand_on(self, me: Any) -> None:
         """The first who waits leads on; ``me`` leads until now. Interrupts are raised after it."""
@@ -126,21 +136,44 @@ class Station:
             raise
 
     def _hand_on(self, me: Any, first: Any) -> None:
-        lead, queue = self.lead, self.queue
+        lead = self.lead
         while True:
-            if not queue:
+            following = self._following()
+            if following is None:
                 del lead[0]
-                if not queue or lead.setdefault(0, me) is not me:  # L2
+                if not self.queue or lead.setdefault(0, me) is not me:  # L2
                     return
-            elif queue[0].abandoned:
-                queue.popleft()
             else:
-                me = lead[0] = queue[0]
+                me = lead[0] = following
                 if not me.abandoned:
                     release_all([me.wake])
                     return
                 if not me.resign(first):  # L4
                     return
+
+    def _following(self) -> Request | None:
+        """Who leads next, if anybody waits; the channel is closed now, if that was wished."""
+        torn = self.torn()
+        if torn is not None:
+            return torn
+        if self.channel.closing:
+            self.drop()
+        while self.queue:
+            if not self.queue[0].abandoned:
+                return self.queue[0]
+            self.queue.popleft()
+        return None
+
+    def carries(self, request: Request) -> bool:
+        """Whether the exchange in the channel is also for this one."""
+        exchange = self.channel.exchange
+        return exchange is not None and request in exchange.batch
+
+    def torn(self) -> Request | None:
+        """The first who waits for a reply of an exchange that its leader was torn from."""
+        exchange = self.channel.exchange
+        waiting = (each for each in exchange.batch if not each.done) if exchange else ()
+        return next((each for each in waiting if not each.abandoned), None)
 
 
 def gone(leader: Any, to: Any) -> bool:

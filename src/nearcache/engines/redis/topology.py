@@ -4,8 +4,10 @@ A request is a packed command (:mod:`.resp`), the key that routes it, and its *s
 says what may be done with it:
 
     READ   changes nothing: may be sent again, and to a replica if the user asked for that
-    SAFE   doing it twice is doing it once (SET, DEL): may be sent again
-    ONCE   must not be repeated once it may have reached a server (INCR, SET NX, scripts)
+    SAFE   may be sent again, whatever others did in between: reads that must not come from a
+           replica, and scripts of locks, which know who asks a second time
+    ONCE   must not be repeated once it may have been carried out. All that writes: of a SET
+           sent twice, the second could undo a DEL or a newer SET that came between the two
 
 An error reply is returned, as a :class:`~nearcache.engines.redis.resp.ErrorReply`: it is the
 engine that raises, after it has said so by ``told``. MOVED and ASK never come out: they are
@@ -19,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from nearcache.engines.redis.resp import ErrorReply
+from nearcache.engines.redis.target import Target
 
 READ, SAFE, ONCE = 0, 1, 2
 
@@ -56,6 +59,7 @@ class Topology(Protocol):
     Where there is one primary, a topology has ``ask_many`` and ``aask_many`` of a line as well.
     """
 
+    target: Target
     sharded: bool
     """True where keys live on several servers, and one command may not name two of them."""
 
@@ -67,6 +71,9 @@ class Topology(Protocol):
 
     def primaries(self) -> list[Line]:
         """A line to every primary: for SCAN, DBSIZE, FLUSHDB."""
+
+    def server_of(self, key: bytes) -> str:
+        """The name of the server that has the key, as far as is known. Asks nobody."""
 
     async def aask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply: ...
 

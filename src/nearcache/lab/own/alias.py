@@ -1,8 +1,10 @@
 """An alias of the user's own settings as a candidate: measured where it lives.
 
-Nothing is cleared or flushed, and only keys of a private namespace are written, which are
-deleted after each visit or expire in ten minutes. One that is being recorded is measured
-without that: the lab's calls are not the site's traffic. Secrets stay in memory.
+Only keys of the run's own random prefix are written, and nothing else can be (guard.py). They
+are deleted after each visit or expire in ten minutes. A visit that might not fit is not made
+(room.py). A shared-memory cache ages by every write, whoever makes it, so its twin is measured:
+the same options, in a store of the run's own. One that is being recorded is measured without
+that: the lab's calls are not the site's traffic. Secrets stay in memory.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ from nearcache.lab.model import Candidate, Reach
 from nearcache.recording.options import unrecorded
 
 NOTE = "only keys of this run are written; they are deleted, or expire in ten minutes"
-CULLED = (
-    "it holds {most} entries: when it is full, keys of this run push out others, yours among them"
-)
+CULLED = "it holds {most} entries and drops others beyond: a visit that might not fit is not made"
+OWN_STORE = "measured in a store of this run's own, with your options: yours is not opened"
 UNRECORDED = "measured without its recording"
 DROPS = "MAX_ENTRIES is {most}: beyond them it drops values, and this run stores fewer"
 PRIVATE = ("LocMemCache", "DummyCache")
 ON_THIS_HOST = ("FileBasedCache", "DjangoCache", "SharedMemoryCache")
 CULLING = ("FileBasedCache", "DatabaseCache")
+SHARED_MEMORY = "SharedMemoryCache"
 DJANGO_MOST = 300
 
 
@@ -36,6 +38,8 @@ def own_alias(
     most = options.get("MAX_ENTRIES", DJANGO_MOST)
     if classes & set(CULLING):
         notes.append(CULLED.format(most=most))
+    if SHARED_MEMORY in classes:
+        notes[0] = OWN_STORE
     if "LocMemCache" in classes:
         notes.append(DROPS.format(most=most))
     return Candidate(
@@ -66,6 +70,13 @@ def reach_of(settings: Mapping[str, Any], databases: Any = None) -> Reach:
     listed = [places] if isinstance(places, str) else list(places)
     local = [str(place).startswith(("unix:", "/")) for place in listed]
     return "host" if local and all(local) else "network"
+
+
+def moved(entry: Mapping[str, Any], shm_path: str) -> dict[str, Any]:
+    """The entry of ``CACHES`` that is measured: bare, and never the user's shared memory."""
+    bare = unrecorded(entry)
+    is_shared_memory = SHARED_MEMORY in class_names(bare["BACKEND"])
+    return {**bare, "LOCATION": shm_path} if is_shared_memory else bare
 
 
 def asks_server(candidate: Candidate) -> bool:

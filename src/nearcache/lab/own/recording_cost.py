@@ -17,11 +17,15 @@ from statistics import median, quantiles
 from typing import Any
 
 from nearcache.errors import LabError
+from nearcache.lab.own.alias import moved
+from nearcache.lab.own.guard import OwnCache
+from nearcache.lab.own.room import demand_room
 from nearcache.lab.workloads.small_dict import SmallDict
 
 CALLS = 100
 ROUNDS = 40
 TIMEOUT_S = 600
+VALUE_BYTES = 1000  # of one, at most
 SALT = "nearcache lab record cost"  # of a recording that is deleted at once
 
 
@@ -40,11 +44,14 @@ class Extra:
 
 def cost_of_recording(entry: Mapping[str, Any], namespace: str, scratch: Path) -> list[Extra]:
     """Measure on the cache of this entry of ``CACHES``; its keys are deleted again."""
-    caches = {
+    entry = moved(entry, str(scratch / "cache"))
+    made = {
         "bare": _made(entry),
         "passed": _recorded(entry, scratch / "passed", 0),
         "noted": _recorded(entry, scratch / "noted", 1),
     }
+    demand_room(made["bare"], CALLS, CALLS * VALUE_BYTES)
+    caches = {name: OwnCache(cache, namespace) for name, cache in made.items()}
     payload = SmallDict(seed=0)
     values = {f"{namespace}:{i:03d}": payload.make(f"k:{i}", 1) for i in range(CALLS)}
     try:
@@ -52,7 +59,7 @@ def cost_of_recording(entry: Mapping[str, Any], namespace: str, scratch: Path) -
     finally:
         caches["bare"].delete_many(list(values))
         for name in ("passed", "noted"):
-            caches[name].recorder.flush()  # before its file goes
+            made[name].recorder.flush()  # before its file goes
 
 
 def _set(caches: Mapping[str, Any], values: Mapping[str, Any]) -> Extra:

@@ -78,6 +78,15 @@ class Script:
             found.update(dict.fromkeys(act.names))
         return list(found)
 
+    @property
+    def bytes_at_once(self) -> int:
+        """What all its names may hold together: each at its largest."""
+        largest: dict[str, int] = {name: spec.size for name, spec in self.stored_before.items()}
+        for act in self.acts:
+            for name, spec in zip(act.names, act.specs, strict=True):
+                largest[name] = max(largest.get(name, 0), spec.size if spec else 0)
+        return sum(largest.values())
+
 
 def calls_of(records: Iterable[Record]) -> tuple[list[list[Record]], Counter[str]]:
     """Records by call, those that can be played; and what is left out, by reason."""

@@ -16,6 +16,7 @@ from importlib import metadata
 from typing import Any
 
 from nearcache.lab.model import Candidate
+from nearcache.lab.own.guard import bare
 
 
 class TreatmentNotApplied(Exception):
@@ -42,6 +43,7 @@ def prove_treatment(
     candidate: Candidate, cache: Any, sockets: Sequence[str], server_version: str
 ) -> dict[str, str]:
     """What this candidate is. Raises :class:`TreatmentNotApplied` if not what was ordered."""
+    cache = bare(cache)
     proof = {"backend": f"{type(cache).__module__}.{type(cache).__qualname__}"}
     if libraries := _libraries(candidate):
         proof["client"] = libraries
@@ -58,6 +60,7 @@ def prove_treatment(
 
 def redis_parser(cache: Any) -> str | None:
     """The class that parses replies on a connection of this cache's own."""
+    cache = bare(cache)
     if type(cache).__module__.startswith("nearcache."):
         topology = getattr(getattr(cache, "engine", None), "topology", None)
         return topology.primaries()[0].reader_class if topology else None

@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from nearcache.lab.model import Candidate
+from nearcache.lab.own.guard import bare
 from nearcache.lab.servers import ask
 
 
@@ -24,9 +25,9 @@ class Meter:
     """Make it before the keys are stored; ``per_item`` afterwards."""
 
     def __init__(self, candidate: Candidate, cache: Any, directory: Path) -> None:
-        self._cache = cache
+        self._cache = bare(cache)
         self._candidate = candidate
-        self._total = _total_reader(candidate, cache, directory)
+        self._total = _total_reader(candidate, self._cache, directory)
         self._before = self._total[0]() if self._total else 0
 
     def per_item(self, keys: Sequence[str], *values: Any) -> tuple[float, str]:

@@ -1,7 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP as one exception that cannot interrupt the cleaning up.
 
 A signal that arrives while a process is being started, or while things are put away,
-is remembered and acted upon when that is over.
+is remembered and acted upon when that is over. So is one that arrives in an import: CPython's
+compiler forgets exceptions that a signal handler raises while it folds constants.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from types import FrameType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LOOK_AGAIN_S = 0.02
+"""How soon after a signal in an import somebody looks whether the import is over."""
 
 
 class Stopped(BaseException):
@@ -36,11 +39,13 @@ class Stopping:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue  # nohup: the user means to leave
             self._previous[number] = signal.signal(number, self._handle)
+        self._previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._look_again)
         self._armed = True
         return self
 
     def __exit__(self, *error: object) -> None:
         self._armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
@@ -60,10 +65,24 @@ class Stopping:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._pending = self._pending or number
-        if self._armed:
+        self._look_again(number, frame)
+
+    def _look_again(self, number: int, frame: FrameType | None) -> None:
+        if self._armed and _imports(frame):
+            signal.setitimer(signal.ITIMER_REAL, LOOK_AGAIN_S)
+        elif self._armed:
             self._raise_pending()
 
     def _raise_pending(self) -> None:
         if self._pending is not None:
             self._armed = False
             raise Stopped(self._pending)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported at this point of the main thread."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

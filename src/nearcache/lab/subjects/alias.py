@@ -9,10 +9,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from nearcache.lab.own.alias import moved
+from nearcache.lab.own.guard import guard_caches, write_check_ns
+from nearcache.lab.own.room import demand_room, room_of
 from nearcache.lab.proofs.brief import Brief
 from nearcache.lab.runs.messages import Setup, Visit, Visited
 from nearcache.lab.subjects import Subject
-from nearcache.recording.options import unrecorded
+
+BESIDE = 60  # keys beside those of a payload: counters, types, parts of an operation
+BESIDE_BYTES = 1_000_000
+
+
+UNTOLD = "not told: what it throws out when it is full, it throws out"
 
 
 class AliasSubject(Subject):
@@ -43,6 +51,7 @@ class AliasSubject(Subject):
         from nearcache.lab.timing.operations import Bench, Visitor
 
         payload = self.payload(visit.payload)
+        self.demand_room(payload.key_count, payload.bytes_at_once)
         meter = None
         if visit.learning:
             meter = Meter(self.candidate, self.cache, Path(self.setup.directory))
@@ -86,8 +95,21 @@ class AliasSubject(Subject):
             self.payloads[letter] = make_payload(letter, self.setup.seed, self.setup.data)
         return self.payloads[letter]
 
+    @property
+    def is_own(self) -> bool:
+        """Is it a cache of the user's, which others use while it is measured?"""
+        return self.candidate.settings_module is not None
+
+    def demand_room(self, entries: int, size: int) -> None:
+        """Raises NoRoom if this and what is written beside it might push out the user's."""
+        if self.is_own:
+            demand_room(self.cache, entries + BESIDE, size + BESIDE_BYTES)
+
     def open_cache(self) -> Any:
-        """A new object of the alias, with connections of its own where it makes them."""
+        """A new object of the alias, with connections of its own where it makes them.
+
+        Of the user's caches it is an ``OwnCache``, which writes keys of this run alone.
+        """
         from django.core.cache import caches
 
         return caches.create_connection(self.candidate.alias)
@@ -102,6 +124,7 @@ class AliasSubject(Subject):
             self.companion = SameProcess(self.open_cache)
         else:
             self.companion = OtherProcess(self.open_cache, self.setup.cpu)
+        guarded = self._prove_guarded() if self.is_own else {}
         before = open_sockets()
         self.cache = self.open_cache()
         key = f"{self.setup.namespace}:canary"
@@ -109,7 +132,18 @@ class AliasSubject(Subject):
         prove_place(self.candidate, self.cache, key)
         self.brief.store(self.cache)
         new = [peer for inode, peer in open_sockets().items() if inode not in before]
-        return prove_treatment(self.candidate, self.cache, new, self.setup.server_version)
+        proof = prove_treatment(self.candidate, self.cache, new, self.setup.server_version)
+        return {**proof, **guarded}
+
+    def _prove_guarded(self) -> dict[str, str]:
+        """Before the first write: there is room for it. By an object that is not measured."""
+        from nearcache.lab.own.guard import bare
+
+        other = self.open_cache()
+        demand_room(other, BESIDE, BESIDE_BYTES)
+        said = "asked before each visit" if room_of(bare(other)) else UNTOLD
+        other.close()
+        return {"room": said, "check of a write's key": f"{write_check_ns():.0f} ns"}
 
 
 def configure_django(setup: Setup) -> None:
@@ -122,8 +156,10 @@ def configure_django(setup: Setup) -> None:
         sys.path.insert(0, os.getcwd())
         os.environ["DJANGO_SETTINGS_MODULE"] = candidate.settings_module
         # In place: a module of the user's may hold the dict already.
-        settings.CACHES[candidate.alias] = unrecorded(settings.CACHES[candidate.alias])
+        entry = settings.CACHES[candidate.alias]
+        settings.CACHES[candidate.alias] = moved(entry, setup.places["shm_path"])
         django.setup()
+        guard_caches(setup.namespace)
         return
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{setup.directory}/db.sqlite3"}
     settings.configure(

@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from nearcache.lab.own.guard import OwnRedis, bare
 from nearcache.lab.proofs.companion import TIMEOUT_S
 from nearcache.lab.proofs.fidelity import (
     EXACT,
@@ -73,6 +74,7 @@ class CodecSubject(AliasSubject):
 
     def visit(self, visit: Visit) -> Visited:
         payload = self.payload(visit.payload)
+        self.demand_room(payload.key_count, payload.bytes_at_once)
         if visit.payload not in self.fates:
             self._try(visit.payload, payload)
         if self.fates[visit.payload] == EXACT:
@@ -107,7 +109,8 @@ class CodecSubject(AliasSubject):
             )
         given = {name.lower(): v for name, v in self.candidate.settings.get("OPTIONS", {}).items()}
         login = {name: given[name] for name in ("username", "password", "db") if name in given}
-        return redis.Redis.from_url(first, **login)
+        client = redis.Redis.from_url(first, **login)
+        return OwnRedis(client, self.setup.namespace) if self.is_own else client
 
     def _prove_codec(self) -> dict[str, str]:
         """Write a value through the alias, and look at its bytes from outside."""
@@ -126,22 +129,24 @@ class CodecSubject(AliasSubject):
 
     def _form(self, key: str) -> StoredForm:
         raw = self.plain.get(str(self.cache.make_key(key)))
-        ours = type(self.cache).__module__.startswith("nearcache.")
-        compat = ours and getattr(self.cache.options, "compat", "none") != "none"
+        cache = bare(self.cache)
+        ours = type(cache).__module__.startswith("nearcache.")
+        compat = ours and getattr(cache.options, "compat", "none") != "none"
         return form_of(raw, has_header=ours and not compat, dictionary=self.dictionary)
 
     def _classes(self) -> dict[str, str]:
         """The live objects that encode, with what they are set to."""
-        client: Any = getattr(self.cache, "client", None)
+        cache = bare(self.cache)
+        client: Any = getattr(cache, "client", None)
         if hasattr(client, "_compressor"):
             used = client._compressor
             settings = {name: getattr(used, name, None) for name in ("preset", "min_length")}
             said = ", ".join(f"{k} {v}" for k, v in settings.items() if v is not None)
             compressor = type(used).__name__ + (f" ({said})" if said else "")
             return {"serializer": type(client._serializer).__name__, "compressor": compressor}
-        codec = getattr(getattr(self.cache, "codec", None), "inner", None)
+        codec = getattr(getattr(cache, "codec", None), "inner", None)
         if packing := getattr(codec, "packing", None):
-            level = self.cache.options.compress_level
+            level = cache.options.compress_level
             said = "default level" if level is None else f"level {level}"
             return {"compressor": f"{said}, from {packing.min_bytes} bytes"}
         return {}
@@ -194,19 +199,14 @@ class CodecSubject(AliasSubject):
         return str(form)
 
     def _try_types(self, key: str) -> None:
-        if not self.candidate.settings_module:
+        if not self.is_own:
             from django.apps import apps
 
             apps.set_installed_apps(["django.contrib.contenttypes"])
         self.facts |= facts_of(try_types(self.cache, key))
-        if self.owns_server:  # nobody plants a pickle in a user's server, not even we
+        if not self.is_own:  # nobody plants a pickle in a user's server, not even we
             ran = runs_planted_code(self.cache, self._write_raw, key)
             self.facts["planted pickle"] = "its code ran" if ran else "its code did not run"
-
-    @property
-    def owns_server(self) -> bool:
-        """Is the server the lab's own, so that nobody else uses it?"""
-        return self.candidate.settings_module is None
 
     def _write_raw(self, key: str, raw: bytes) -> None:
         self.plain.set(str(self.cache.make_key(key)), raw, ex=60)
@@ -267,7 +267,7 @@ class CodecVisitor(Visitor):
             fitting = int(KEYS_BYTES // self.pickled_bytes)
             self.keys = self.keys[: max(LEAST_KEYS, min(MOST_KEYS, fitting))]
         self.versions = dict.fromkeys(self.keys, 0)
-        self.encode, self.decode = coders(self.cache)
+        self.encode, self.decode = coders(bare(self.cache))
 
     def run(self) -> Visited:
         self._counted(self._set, "set")
@@ -302,7 +302,7 @@ class CodecVisitor(Visitor):
         phase.measures["pickled"] = (self.pickled_bytes, "bytes")
 
     def _counted(self, measure: Callable[[], None], operation: str) -> None:
-        counters = Counters(self.subject.plain) if self.subject.owns_server else None
+        counters = Counters(self.subject.plain) if not self.subject.is_own else None
         measure()
         traffic = counters.since(operation) if counters else None
         if traffic:

@@ -61,6 +61,7 @@ class ReplaySubject(AliasSubject):
     def visit(self, visit: Visit) -> Visited:
         script = Playwright().write(self._slice(visit))
         stage = Stage(self, f"{self.setup.namespace}:{visit.round_id}", script)
+        self.demand_room(len(script.names), script.bytes_at_once)
         visited = Visited(phases=[])
         meter = None
         if visit.learning:

@@ -12,16 +12,17 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nearcache.lab.own.alias import SHARED_MEMORY, class_names
 from nearcache.lab.runs.messages import Phase, Visit, Visited
 from nearcache.lab.subjects import warmup_cold
-from nearcache.lab.subjects.alias import AliasSubject
-from nearcache.lab.subjects.warmup_memory import SIZES, footprint
-from nearcache.lab.subjects.warmup_refill import WINDOWS, Refill, refill
+from nearcache.lab.subjects.alias import BESIDE_BYTES, AliasSubject
+from nearcache.lab.subjects.warmup_memory import SIZES, footprint, keys_of
+from nearcache.lab.subjects.warmup_refill import KEYS, WINDOWS, Refill, refill
 
 COLD = ("cold", "first_get", "first_miss", "steady_get")
 COLD_TIMEOUT_S = 30.0
@@ -43,6 +44,7 @@ class WarmupSubject(AliasSubject):
     def visit(self, visit: Visit) -> Visited:
         if visit.learning:
             return Visited(phases=[])
+        self.demand_room(2 * FILL_KEYS + KEYS, BESIDE_BYTES)
         phases: list[Phase] = []
         steps: dict[tuple[str, ...], Callable[[Visit], list[Phase]]] = {
             COLD: self._cold,
@@ -53,8 +55,13 @@ class WarmupSubject(AliasSubject):
         for names, step in steps.items():
             if set(names) & set(visit.operations):
                 phases += step(visit)
-        self.cache.clear()
         return Visited(phases=[phase for phase in phases if phase.operation in visit.operations])
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        """What a step has written, and nothing else: the cache may be somebody's."""
+        names = list(keys)
+        for start in range(0, len(names), FILL_CHUNK):
+            self.cache.delete_many(names[start : start + FILL_CHUNK])
 
     def _default(self) -> Any:
         from django.core.cache import caches
@@ -68,6 +75,7 @@ class WarmupSubject(AliasSubject):
         value = {"key": key, "answer": 42}
         self.cache.set(key, value, TIMEOUT_S)
         found = self._new_process(key)
+        self.cache.delete(key)
         is_private = self.candidate.reach == "process"
         if found["wrong"] or found["first"] != (None if is_private else value):
             raise WrongAnswer(f"a new process read {found['first']!r} of what was just stored")
@@ -86,8 +94,11 @@ class WarmupSubject(AliasSubject):
 
     def _new_process(self, key: str) -> dict[str, Any]:
         order = {
-            "caches": {"default": dict(self.candidate.settings)},
-            "databases": {},
+            "module": self.candidate.settings_module or "",
+            "alias": self.candidate.alias,
+            "shm_path": self.setup.places["shm_path"] if self._is_shared_memory else "",
+            # A user's entry stays in its module: it may hold a password, and `ps` shows this.
+            "caches": {} if self.is_own else {"default": dict(self.candidate.settings)},
             "key": key,
             "is_private": self.candidate.reach == "process",
             "gets": STEADY_GETS,
@@ -106,6 +117,10 @@ class WarmupSubject(AliasSubject):
             raise WrongAnswer(f"a new process failed: {lines[-1] if lines else done.returncode}")
         found: dict[str, Any] = json.loads(done.stdout)
         return found
+
+    @property
+    def _is_shared_memory(self) -> bool:
+        return SHARED_MEMORY in class_names(self.candidate.settings["BACKEND"])
 
     # -- an empty store ------------------------------------------------------------------------
 
@@ -129,17 +144,20 @@ class WarmupSubject(AliasSubject):
                 one.calls += 1
                 if self.cache.get(key) != value:
                     raise WrongAnswer("set did not store its value")
+        self._delete(f"{prefix}:{kind}:{n}" for kind in ("many", "one") for n in range(FILL_KEYS))
         return [many, one]
 
     def _refill(self, visit: Visit) -> list[Phase]:
         if visit.payload == "protected" and self.candidate.family not in PROTECTED:
             return []
-        self.cache.clear()
-        prefix = f"{self.setup.namespace}:{visit.round_id}:{visit.payload}"
+        prefix = f"{self.setup.namespace}:{visit.round_id}:{visit.payload}"  # nothing is there
         limit_s = visit.phase_ns / 1e9
         # The same requests for all candidates of a round.
         rng = random.Random(f"{self.setup.seed}:{visit.draw}")
-        found = refill(self._default, visit.payload, prefix, limit_s, rng)
+        try:
+            found = refill(self._default, visit.payload, prefix, limit_s, rng)
+        finally:
+            self._delete(f"{prefix}:{key}" for key in range(KEYS))
         return [*(_hot(name, found, limit_s) for name in WINDOWS), _computed(found)]
 
     # -- memory --------------------------------------------------------------------------------
@@ -149,10 +167,10 @@ class WarmupSubject(AliasSubject):
             return []
         phases = []
         for name, size in SIZES.items():
-            self.cache.clear()
             if name in visit.operations:
                 prefix = f"{self.setup.namespace}:{visit.round_id}:{name}"
                 seen = footprint(self._default, prefix, size)
+                self._delete(keys_of(prefix, size))
                 phase = Phase(name, calls=1, point=max(1.0, seen.each_its_own))
                 phase.measures = {
                     title: (value, "bytes")

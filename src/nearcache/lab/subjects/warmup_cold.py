@@ -1,8 +1,10 @@
 """A script, run by a new interpreter: how long until the cache answers?
 
-    python -P warmup_cold.py '<JSON: caches, database, key, started_ns, is_private, gets>'
+    python -P warmup_cold.py '<JSON: caches or module, key, started_ns, is_private, gets>'
 
-Imports nothing of the lab, whose own imports would count. Prints JSON: nanoseconds since
+Imports nothing of the lab, whose own imports would count; of a user's settings it takes the
+cache and the databases, so their module is imported and their apps are not. It reads; it writes
+in a cache of its own process alone. Prints JSON: nanoseconds since
 ``started_ns`` (CLOCK_MONOTONIC, which all processes share) and of single gets.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
 
 
 def main() -> None:
@@ -19,7 +22,7 @@ def main() -> None:
     import django
     from django.conf import settings
 
-    settings.configure(CACHES=order["caches"], DATABASES=order["databases"], USE_TZ=True)
+    settings.configure(**(own_settings(order) if order["module"] else {"CACHES": order["caches"]}))
     django.setup()
     set_up = time.monotonic_ns()
     from django.core.cache import caches
@@ -51,6 +54,23 @@ def main() -> None:
         "first": first,
     }
     sys.stdout.write(json.dumps(found))
+
+
+def own_settings(order: dict[str, Any]) -> dict[str, Any]:
+    """The user's alias, as the worker has it; see nearcache.lab.own.alias.moved."""
+    from django.conf import Settings
+
+    theirs = vars(Settings(order["module"]))
+    entry = dict(theirs["CACHES"][order["alias"]])
+    if entry["BACKEND"].endswith(".RecordingCache"):
+        entry = dict(entry["OPTIONS"]["of"])
+    if order["shm_path"]:
+        entry["LOCATION"] = order["shm_path"]
+    return {
+        "CACHES": {"default": entry},
+        "DATABASES": theirs.get("DATABASES", {}),
+        "SECRET_KEY": theirs.get("SECRET_KEY", ""),
+    }
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -53,6 +53,13 @@ def pss_bytes(pid: int | str = "self") -> int:
     except OSError as error:
         raise Unavailable(f"smaps_rollup cannot be read: {error}", "Linux 4.14 or later") from error
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def keys_of(prefix: str, value_bytes: int) -> Iterator[str]:
+    """All that :func:`footprint` has stored under this prefix."""
+    count = TOTAL_BYTES // value_bytes
+    for site in (str(count), "own"):
+        yield from (f"{prefix}:{site}:{number}" for number in range(count))
 
 
 def footprint(open_cache: OpenCache, prefix: str, value_bytes: int) -> Footprint:

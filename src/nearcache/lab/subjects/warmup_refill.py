@@ -110,7 +110,7 @@ def value_of(prefix: str, key: int) -> dict[str, Any]:
 def refill(
     open_cache: OpenCache, strategy: str, prefix: str, limit_s: float, rng: random.Random
 ) -> Refill:
-    """One round, until it is hot or ``limit_s`` is over. The cache must be empty.
+    """One round, until it is hot or ``limit_s`` is over. Nothing may be there under ``prefix``.
 
     Raises:
         WrongAnswer: a request got another value than that of its key, or an error.

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from nearcache.lab.own.guard import bare
 from nearcache.lab.proofs.companion import TIMEOUT_S
 from nearcache.lab.runs.messages import Phase
 from nearcache.lab.timing.wire import Wire
@@ -210,11 +211,12 @@ def _measures(run: Run) -> dict[str, tuple[float, str]]:
 
 def is_native(cache: Any) -> bool:
     """Are key, look-up and decoding one native call, of which no part is Python's?"""
-    return any(base.__name__ == "SharedMemoryCache" for base in type(cache).__mro__)
+    return any(base.__name__ == "SharedMemoryCache" for base in type(bare(cache)).__mro__)
 
 
 def codec_of(cache: Any) -> Codec | None:
     """The steps of this cache's own code; None where they are not apart (C, one native call)."""
+    cache = bare(cache)
     known = {
         "django.core.cache.backends.locmem": _locmem,
         "django.core.cache.backends.filebased": _filebased,

@@ -12,6 +12,7 @@ Both building and checking happen outside every timed section.
 from __future__ import annotations
 
 import hashlib
+import pickle
 import random
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -53,6 +54,14 @@ class Payload(ABC):
         if self._stamp_or_none(value) != self.stamp_of(expected):
             return "foreign: key or version of another value"
         return "damaged: the stamp is right and the rest is not"
+
+    @property
+    def bytes_at_once(self) -> int:
+        """What all its keys hold together, pickled: about what a store is asked to take."""
+        differ = self.key_count if self.values_differ else 1
+        made = (self.make(f"size:{number:04d}", 1) for number in range(differ))
+        sizes = [len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)) for value in made]
+        return sum(sizes) * self.key_count // differ
 
     def seal(self, key: str, version: int) -> bytes:
         text = f"{self.seed}:{self.letter}:{key}:{version}"

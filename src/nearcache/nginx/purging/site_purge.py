@@ -39,12 +39,19 @@ from nearcache.process import Mutex
 logger = logging.getLogger("nearcache.nginx")
 
 
+NO_HOSTS = (
+    f"{NAME} names no cache and no agent, so nothing was purged; write it into the settings of "
+    "this process (manage.py check shows what is wrong with it)"
+)
+
+
 class PurgeFailed(NginxError):
     """A purge that was asked to raise did not succeed on all hosts; ``result`` has the outcomes."""
 
     def __init__(self, result: PurgeResult) -> None:
         failed = [each for each in result.outcomes if each.state == "failed"]
-        super().__init__("; ".join(f"{each.host}: {each.error}" for each in failed))
+        said = "; ".join(f"{each.host}: {each.error}" for each in failed)
+        super().__init__(said if result.outcomes else NO_HOSTS)
         self.result = result
 
 
@@ -59,8 +66,14 @@ class PurgeResult:
 
     @property
     def ok(self) -> bool:
-        """Done, and no host failed."""
-        return self.state == "done" and all(each.state != "failed" for each in self.outcomes)
+        """Done, on one host at least, and none failed."""
+        is_done = self.state == "done" and bool(self.outcomes)
+        return is_done and all(each.state != "failed" for each in self.outcomes)
+
+    @property
+    def reason(self) -> str:
+        """What went wrong, in words; empty while it waits, and if nothing did."""
+        return "" if self.ok or self.state == "waiting" else str(PurgeFailed(self))
 
     @property
     def files(self) -> int:
@@ -93,8 +106,8 @@ def purge_urls(
         urls: whole URLs, or paths of the site whose address is ``base``.
         using: the database whose transaction counts.
         how: ``"soft"`` or ``"hard"`` instead of what the settings say.
-        raise_errors: raise :class:`PurgeFailed` if a host failed. After a commit that means: out of
-            the ``atomic`` block that was committed.
+        raise_errors: raise :class:`PurgeFailed` if a host failed, or none is in the settings.
+            After a commit that means: out of the ``atomic`` block that was committed.
 
     Raises:
         OptionError: the settings are wrong (``manage.py check`` finds it).
@@ -174,6 +187,7 @@ class Site:
         self.hosts = options.hosts()
         self.counts: dict[str, Counter[str]] = {host.name: Counter() for host in self.hosts}
         self._down: set[str] = set()
+        self._said = False
         self._mutex = Mutex()
 
     def wanted(self, urls: tuple[str, ...], how: How | None) -> list[Wanted]:
@@ -195,6 +209,8 @@ class Site:
         result.state = "done"
         for outcome in result.outcomes:
             self._note(outcome)
+        if not self.hosts:
+            self._say_that_nobody_is_asked()
         if raise_errors and not result.ok:
             raise PurgeFailed(result)
 
@@ -214,6 +230,12 @@ class Site:
         # As Django writes them into a Location, and browsers send them: /ü is /%C3%BC.
         sent = iri_to_uri(url)
         return self.options.base + sent if sent.startswith("/") and self.options.base else sent
+
+    def _say_that_nobody_is_asked(self) -> None:
+        with self._mutex.now():
+            is_news, self._said = not self._said, True
+        if is_news:
+            logger.error("%s. Said once.", NO_HOSTS)
 
     def _note(self, outcome: Outcome) -> None:
         """Count it; log it if it is news."""

@@ -57,7 +57,7 @@
   }
 
   async function hits(count) {
-    for (let i = 0; i < count; i++) await (await fetch("random", { cache: "no-store" })).text();
+    for (let i = 0; i < count; i++) await (await fetch("random", { method: "POST", cache: "no-store" })).text();
   }
 
   pause.addEventListener("click", () => {

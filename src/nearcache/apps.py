@@ -1,0 +1,18 @@
+"""The app for ``INSTALLED_APPS``: it has no models, and brings the checks of the caches."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class NearcacheConfig(AppConfig):
+    name = "nearcache"
+    label = "nearcache"
+    verbose_name = "Caches"
+
+    def ready(self) -> None:
+        from django.core.checks import Tags, register
+
+        from nearcache.checks import check_caches
+
+        register(check_caches, Tags.caches)

@@ -1,0 +1,36 @@
+"""RedisCache in a test run: a namespace of the run's own, in front of all of its keys.
+
+The namespace stands behind the user's ``KEY_PREFIX``, where a server's access rules let it be.
+``clear`` deletes what begins with it, and so does a flush, which would empty the live database.
+The keys are deleted when the run ends; those of a run that was killed have their timeouts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from nearcache import testrun
+from nearcache.adapter import SettingsError
+from nearcache.errors import EngineError
+
+
+def keep_apart(cache: Any, configured_prefix: str) -> None:
+    """Puts the namespace into the prefix of this cache; SettingsError if it would be left out."""
+    namespace = testrun.namespace()
+    cache.key_prefix = ":".join(filter(None, (configured_prefix, namespace)))
+    if namespace not in cache.make_key("x"):
+        raise SettingsError(
+            type(cache).__name__,
+            "KEY_FUNCTION",
+            "leaves the KEY_PREFIX out, so a test run's keys cannot be kept apart from the live"
+            ' ones; set the option tests to "live" if they may meet',
+        )
+    testrun.at_end(f"{id(cache.engine)} {cache.key_prefix}", lambda: _end(cache))
+
+
+def _end(cache: Any) -> None:
+    # Nobody connects to delete what nobody has written.
+    if any(number for name, number in cache.engine.topology.stats().items() if "connects" in name):
+        with contextlib.suppress(EngineError):
+            cache.engine.clear_matching(prefix=cache._common_prefix())

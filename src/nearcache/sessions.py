@@ -1,0 +1,238 @@
+"""``SESSION_ENGINE = "nearcache.sessions"``: nobody is logged out because the cache is away.
+
+Django's ``sessions.backends.cache`` takes every exception of the cache for an unknown session: it
+answers 200 as if nobody were logged in, and deletes the cookie. Here an outage stays one:
+
+    MIDDLEWARE = [..., "nearcache.sessions.SessionMiddleware", ...]   # instead of Django's
+    NEARCACHE_SESSIONS = {"WHILE_AWAY": "503", "RETRY_AFTER": 5}
+
+    503    who needs the session is answered 503 with Retry-After; pages that do not touch it work
+    keep   who only reads it is answered as an unknown visitor, and keeps the cookie
+
+In both a session that could not be read is never written, and a login, a logout or a change that
+could not be stored is answered 503: what was not done is not said to be. Under Django's own
+middleware the 503 is a 500. Keys and values are those of Django's engine, so both may be switched.
+
+Not here: sessions that outlive the cache. A server that restarts empty has lost them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, TypeVar
+
+from django.conf import settings
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, UpdateError
+from django.contrib.sessions.backends.cache import SessionStore as DjangoStore
+from django.contrib.sessions.middleware import SessionMiddleware as DjangoMiddleware
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.http import HttpRequest, HttpResponse
+
+from nearcache.errors import SessionsAway
+from nearcache.options import Options, one_of, option, whole
+
+Told = TypeVar("Told")
+NOT_AN_OUTAGE = (CreateError, UpdateError)
+LONGEST_KEY = 64  # Django's have 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionOptions(Options):
+    """``NEARCACHE_SESSIONS``."""
+
+    backend: ClassVar[str] = "NEARCACHE_SESSIONS"
+
+    while_away: str = option(
+        "WHILE_AWAY",
+        "What a page that reads the session gets while the cache is away: `503`, or `keep`, an"
+        " empty session that leaves the cookie alone.",
+        one_of("503", "keep"),
+        default="503",
+    )
+    retry_after_s: int = option(
+        "RETRY_AFTER", "Seconds, in the header of the 503.", whole(0), default=5
+    )
+
+
+@cache
+def session_options() -> SessionOptions:
+    """What the settings say. Raises OptionError."""
+    return SessionOptions.parse(getattr(settings, "NEARCACHE_SESSIONS", {}))
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "NEARCACHE_SESSIONS":
+        session_options.cache_clear()
+
+
+setting_changed.connect(_forget)
+
+
+class SessionStore(DjangoStore):
+    """Django's cache sessions, which tell an outage from a session that is not there."""
+
+    _cache: Any  # of SESSION_CACHE_ALIAS, from Django's store
+
+    def __init__(self, session_key: str | None = None) -> None:
+        super().__init__(session_key)
+        self.away: SessionsAway | None = None  # the last failure of this request
+        self._unread = False  # what is stored is not known: it must not be replaced
+        self._demand_a_cache_that_says_so()
+
+    def load(self) -> dict[str, Any]:
+        if not is_possible(self._session_key):
+            return self._found(None)
+        try:
+            return self._found(self._asked(lambda: self._cache.get(self.cache_key)))
+        except SessionsAway:
+            return self._unknown()
+
+    async def aload(self) -> dict[str, Any]:
+        if not is_possible(self._session_key):
+            return self._found(None)
+        try:
+            key = await self.acache_key()
+            return self._found(await self._aasked(self._cache.aget(key)))
+        except SessionsAway:
+            return self._unknown()
+
+    def save(self, must_create: bool = False) -> None:
+        if self._may_save():
+            self._asked(lambda: super(SessionStore, self).save(must_create))
+
+    async def asave(self, must_create: bool = False) -> None:
+        if self._may_save():
+            await self._aasked(super().asave(must_create))
+
+    def exists(self, session_key: str) -> bool:
+        return bool(self._asked(lambda: super(SessionStore, self).exists(session_key)))
+
+    async def aexists(self, session_key: str) -> bool:
+        return bool(await self._aasked(super().aexists(session_key)))
+
+    def delete(self, session_key: str | None = None) -> None:
+        self._asked(lambda: super(SessionStore, self).delete(session_key))
+
+    async def adelete(self, session_key: str | None = None) -> None:
+        await self._aasked(super().adelete(session_key))
+
+    def flush(self) -> None:
+        """Not Django's order: what could not be deleted is still the visitor's."""
+        self.delete()
+        super().flush()
+        self._unread = False
+
+    async def aflush(self) -> None:
+        """See flush()."""
+        await self.adelete()
+        await super().aflush()
+        self._unread = False
+
+    def cycle_key(self) -> None:
+        self._demand_read()
+        super().cycle_key()
+
+    async def acycle_key(self) -> None:
+        self._demand_read()
+        await super().acycle_key()
+
+    # -- the steps ---------------------------------------------------------------------------
+
+    def _found(self, found: dict[str, Any] | None) -> dict[str, Any]:
+        if found is not None:
+            return found
+        self._session_key = None  # as Django does: there is no such session
+        return {}
+
+    def _unknown(self) -> dict[str, Any]:
+        """The session of somebody whose session cannot be read now; the key stays."""
+        if session_options().while_away == "503":
+            assert self.away
+            raise self.away
+        self._unread = True
+        return {}
+
+    def _may_save(self) -> bool:
+        """Not what was never read: with SESSION_SAVE_EVERY_REQUEST it is left as it is."""
+        if self._unread and not self.modified:
+            return False
+        self._demand_read()
+        return True
+
+    def _demand_read(self) -> None:
+        if self._unread:
+            raise self.away or SessionsAway("the session could not be read")
+
+    def _asked(self, ask: Callable[[], Told]) -> Told:
+        with self._telling():
+            return ask()
+
+    async def _aasked(self, asked: Awaitable[Told]) -> Told:
+        with self._telling():
+            return await asked
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except (SessionsAway, *NOT_AN_OUTAGE):
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            self.away = SessionsAway(
+                f"the cache {settings.SESSION_CACHE_ALIAS!r} of sessions did not answer ({said}); "
+                "nobody is logged out, try again"
+            )
+            raise self.away from error
+
+    def _demand_a_cache_that_says_so(self) -> None:
+        if _forgives(self._cache):
+            raise ImproperlyConfigured(
+                f"the cache {settings.SESSION_CACHE_ALIAS!r} answers an outage with misses, so "
+                'sessions would seem gone; set SESSION_CACHE_ALIAS to one with on_error="raise"'
+            )
+
+
+def is_possible(key: str | None) -> bool:
+    """Not what somebody wrote into a cookie: some caches raise for that, which is no outage."""
+    return key is not None and len(key) <= LONGEST_KEY and not set(key) - set(VALID_KEY_CHARS)
+
+
+def _forgives(cache: Any) -> bool:
+    """Whether this backend answers an outage with misses: ours, or django-redis's."""
+    options: Any = getattr(cache, "options", None)
+    if hasattr(options, "forgives"):  # by its option, or by django-redis's setting
+        return bool(options.forgives(settings))
+    on_error = getattr(options, "on_error", None)
+    return on_error == "miss" or bool(getattr(cache, "_ignore_exceptions", False))
+
+
+class SessionMiddleware(DjangoMiddleware):
+    """Django's, which answers 503 where the session could not be read or written."""
+
+    def process_exception(
+        self, request: HttpRequest, exception: BaseException
+    ) -> HttpResponse | None:
+        return unavailable() if isinstance(exception, SessionsAway) else None
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        # What a middleware below raised has become a 500 by now.
+        if getattr(request.session, "away", None) and response.status_code == 500:
+            return unavailable()
+        try:
+            return super().process_response(request, response)
+        except SessionsAway:
+            return unavailable()
+
+
+def unavailable() -> HttpResponse:
+    """503: the cookie is neither set nor deleted, and nobody keeps this answer."""
+    said = "Sessions cannot be reached at the moment. You are not logged out; please try again.\n"
+    answer = HttpResponse(said, status=503, content_type="text/plain; charset=utf-8")
+    answer.headers["Retry-After"] = str(session_options().retry_after_s)
+    answer.headers["Cache-Control"] = "no-store"
+    return answer

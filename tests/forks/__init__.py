@@ -1,0 +1,1 @@
+"""Children of every kind of fork, which check each reply against its key."""

@@ -1,0 +1,1 @@
+"""Tests that need the project of ``tests/integrations/settings.py``."""
