@@ -17,6 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 import django
 from hypothesis import HealthCheck, settings
 
+from nearcache import testrun
 from nearcache.engines.shm import OWNERS_SUFFIX, default_directory
 from tests.needs import missing
 from tests.redis.cluster_servers import ClusterServers, running_cluster
@@ -36,6 +37,13 @@ for ignored in (signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
 # first test of a fresh clone, which takes longer than it allows a test.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
+
+
+@pytest.fixture(autouse=True)
+def these_caches_are_not_of_a_test_run() -> Iterator[None]:
+    """A test that makes this process look like a project's test run moves the caches of later ones."""
+    yield
+    assert not testrun.running()
 
 
 @pytest.fixture

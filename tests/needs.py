@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import pytest
@@ -42,3 +43,9 @@ def need_package(*modules: str) -> Any:
         except ImportError as error:
             missing(f"{module} does not import ({error})")
     return found
+
+
+def need_installed(module: str) -> None:
+    """It is there for what the test starts; here it is not imported, as importing it has effects."""
+    if find_spec(module) is None:
+        missing(f"{module} is not installed")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.needs import need_package
+from tests.needs import need_installed
 from tests.projects.made import Project, make_project
 from tests.redis.servers import Server
 
@@ -157,7 +157,7 @@ def test_a_test_run_has_its_own_caches_and_leaves_the_live_ones(
 ) -> None:
     command, environment = RUNS[name]
     if "pytest" in command:
-        need_package("pytest_django")
+        need_installed("pytest_django")
     temporary = project.root / "tmp"
     project.run(
         *command, DJANGO_SETTINGS_MODULE="mysite.settings", TMPDIR=str(temporary), **environment
