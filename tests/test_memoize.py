@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -274,7 +274,9 @@ def test_another_version_or_alias_is_another_result() -> None:
     assert numbered(2, "other")() == 4
 
 
-def test_results_are_protected_early_by_default_and_stale_if_asked() -> None:
+def test_results_are_protected_early_by_default_and_stale_if_asked(
+    eventually: Callable[..., None],
+) -> None:
     described(1)
     envelope = opened(Cache.store.get(f":1:{described.key(1)}".encode()) or b"")
     assert envelope
@@ -282,6 +284,7 @@ def test_results_are_protected_early_by_default_and_stale_if_asked() -> None:
     assert envelope.delta_ms == 0
     Cache.clock.advance_ms(11_000)
     assert described(1)["calls"] == 1, "stale"
+    eventually(lambda: described(1)["calls"] == 2)  # refreshed in the background
 
 
 def test_a_number_is_protected_like_any_result() -> None:
