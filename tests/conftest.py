@@ -41,7 +41,7 @@ settings.load_profile("house")
 
 @pytest.fixture(autouse=True)
 def these_caches_are_not_of_a_test_run() -> Iterator[None]:
-    """A test that makes this process look like a project's test run moves the caches of later ones."""
+    """A test that makes this process a project's test run would move the caches of later ones."""
     yield
     assert not testrun.running()
 

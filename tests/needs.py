@@ -46,6 +46,6 @@ def need_package(*modules: str) -> Any:
 
 
 def need_installed(module: str) -> None:
-    """It is there for what the test starts; here it is not imported, as importing it has effects."""
+    """It is there for what the test starts; here it is not imported, which has effects."""
     if find_spec(module) is None:
         missing(f"{module} is not installed")
