@@ -35,7 +35,7 @@ from nearcache.extras import Extras
 from nearcache.flows import Ask, Flow, ask, call, twins
 from nearcache.keys import encode_key
 from nearcache.outage import Outage
-from nearcache.redis_apart import keep_apart
+from nearcache.redis_apart import keep_apart, keep_apart_at_use
 from nearcache.redis_options import RedisOptions
 
 SESSION_ENGINES = {
@@ -103,15 +103,18 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         self._aask = topology.aask
         self._outage: Outage = engine.outage
         self._forgives = self.options.forgives(settings)
-        self._prefix = self.key_prefix
+        self._own_keys = self.key_prefix, self.key_func
+        self._namespaced = self.apart
         if self.options.tests == "apart":
             testrun.watch(self)
-        self.moved()
+        if self._namespaced:
+            keep_apart(self, self.key_prefix)
 
     def moved(self) -> None:
-        self._namespaced, self.key_prefix = self.apart, self._prefix
+        self._namespaced = self.apart
+        self.key_prefix, self.key_func = self._own_keys
         if self._namespaced:
-            keep_apart(self, self._prefix)
+            keep_apart_at_use(self, *self._own_keys)
 
     def open_engine(self) -> Any:
         return self.options.engine

@@ -27,8 +27,9 @@ class Alone(SimpleTestCase):
             caches[alias].clear()
             self.assertIsNone(caches[alias].get("mine"))
         caches["redis"].flush_all()
-        self.assertIsNone(apps.held.get("live"))
-        apps.held.clear()
+        for held in apps.held:
+            self.assertIsNone(held.get("live"))
+            held.clear()
 
     def test_a_process_that_a_test_starts_belongs_to_the_run(self):
         code = "import django; django.setup(); from django.core.cache import caches\\n"
@@ -46,21 +47,25 @@ PAIR = """
 import pathlib, time
 from django.core.cache import caches
 from django.test import SimpleTestCase
+from mysite import apps
 
 HERE = pathlib.Path(__file__).parent
 
 class {mine}(SimpleTestCase):
     def test_what_it_has_set_stays_while_another_worker_sets_and_clears(self):
-        for alias in caches:
-            caches[alias].set("k", "{mine}")
+        both = [*map(caches.__getitem__, caches), *apps.held]
+        for at, cache in enumerate(both):
+            cache.set(f"k{{at}}", "{mine}")
         self.meet("set")
-        for alias in caches:
-            self.assertEqual(caches[alias].get("k"), "{mine}", alias)
-            if "{mine}" == "A":
-                caches[alias].clear()
+        for at, cache in enumerate(both):
+            self.assertEqual(cache.get(f"k{{at}}"), "{mine}", cache)
+        self.meet("read")
+        if "{mine}" == "A":
+            for cache in both:
+                cache.clear()
         self.meet("cleared")
-        for alias in caches:
-            self.assertEqual(caches[alias].get("k"), None if "{mine}" == "A" else "B", alias)
+        for at, cache in enumerate(both):
+            self.assertEqual(cache.get(f"k{{at}}"), None if "{mine}" == "A" else "B", cache)
 
     def meet(self, when):
         (HERE / f"{mine}-{{when}}").touch()
@@ -74,7 +79,7 @@ APPS = """
 from django.apps import AppConfig
 from django.core.cache import caches
 
-held = caches["default"]
+held = [caches[alias] for alias in caches]
 
 class Mysite(AppConfig):
     name = "mysite"
