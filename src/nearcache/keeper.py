@@ -34,7 +34,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
-from nearcache.errors import EngineUnavailable
+from nearcache.errors import EngineConfiguration, EngineUnavailable
 from nearcache.process import OfProcess, generation
 from nearcache.threads import Sole
 
@@ -67,7 +67,7 @@ class _Debt:
         """True if it is done with."""
         try:
             self.act()
-        except EngineUnavailable:
+        except (EngineUnavailable, EngineConfiguration):  # rights may be given back
             self.pause_s = min(self.pause_s * 2, RETRY_S[1])
             self.due_at_s = time.monotonic() + self.pause_s
             return self.due_at_s > self.until_s
@@ -97,7 +97,7 @@ class Keeper:
         self._kept.pop(weakref.ref(kept), None)
 
     def later(self, act: Callable[[], object], for_s: float, after_s: float = 0.0) -> None:
-        """Calls ``act`` in the keeper's thread, again while it raises EngineUnavailable.
+        """Calls ``act`` in the keeper's thread, again while the store is away or refuses.
 
         For ``for_s`` seconds at most, and the first time ``after_s`` seconds from now.
         """

@@ -37,6 +37,7 @@ from typing import Any, Self
 from nearcache.bids import Bid, LockEngine, native_async, tell, tell_later
 from nearcache.clock import Clock, SystemClock
 from nearcache.errors import (
+    EngineConfiguration,
     EngineError,
     EngineUnavailable,
     LockLost,
@@ -135,8 +136,8 @@ class Lock:
     def release(self) -> None:
         """Lets go; raises LockLost if the lock was no longer held.
 
-        If the store does not answer that is raised, and the store is told again until it
-        answers or the lock's time is over.
+        If the store does not answer, or refuses (its rights were revoked), that is raised, and
+        it is told again until it takes it or the lock's time is over.
         """
         run(self._release(), self.engine, self.clock)
 
@@ -241,7 +242,7 @@ class Lock:
             self._go_out(lease)
             held = yield ask("lock_release", self.name, lease.token)
             self._keeper.drop(lease)
-        except EngineUnavailable as error:
+        except (EngineUnavailable, EngineConfiguration) as error:  # rights may be given back
             tell_later(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
             self._keeper.drop(lease)
             if lease.lost:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nearcache.backends import SharedMemoryCache
+from nearcache.backends import RedisCache, SharedMemoryCache
 from nearcache.engines import shm
+from nearcache.errors import EngineUnavailable
 from nearcache.process import once
+from tests.redis.servers import Server, running, wait_for
 
 
 class CountsInTheCache(logging.Handler):
@@ -38,6 +41,12 @@ def handled() -> Iterator[Callable[[Any], None]]:
     yield handle
     for handler in added:
         log.removeHandler(handler)
+
+
+@pytest.fixture
+def server(redis_directory: Path) -> Iterator[Server]:
+    with running(redis_directory) as server:
+        yield server
 
 
 def within_a_minute(work: Callable[[], Any]) -> Any:
@@ -81,3 +90,31 @@ def test_making_a_thing_may_come_back_for_it() -> None:
         return object()
 
     assert within_a_minute(lambda: once(key, make)) is once(key, object)
+
+
+def test_what_is_said_of_a_server_that_is_back(
+    server: Server, handled: Callable[[Any], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said while the line was led, the handler's own calls would wait for their limit."""
+    caplog.set_level(logging.INFO, "nearcache.redis")
+    options = {"breaker_failures": 1, "breaker_pause": 0.05, "read_timeout": 60}
+    cache: Any = RedisCache(f"unix://{server.path}", {"OPTIONS": options})
+    server.kill()
+    with pytest.raises(EngineUnavailable):
+        cache.get("k")
+    server.start()
+    server.wait_ready()
+    handled(cache)
+
+    def back() -> bool:
+        try:
+            return bool(cache.set("k", 1))
+        except EngineUnavailable:
+            return False
+
+    began_s = time.monotonic()
+    within_a_minute(lambda: wait_for(back) or True)
+    assert time.monotonic() - began_s < 50
+    assert "answers again" in caplog.text
+    assert cache.get("messages") == 1
+    cache.engine.topology.close()

@@ -215,6 +215,9 @@ def test_one_line_is_logged_per_change(clock: FakeClock, caplog: pytest.LogCaptu
     breaker.check()
     breaker.succeeded()
     breaker.succeeded()
+    assert not caplog.records, "whoever leads a line says it afterwards"
+    breaker.say()
+    breaker.say()
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 

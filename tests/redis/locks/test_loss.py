@@ -100,6 +100,23 @@ def test_clearing_a_cache_keeps_the_locks(engine: Any, admin: Any) -> None:
         assert engine.lock_acquire(NAME, TTL_MS) is None
 
 
+@pytest.mark.filterwarnings("ignore::django.core.cache.CacheKeyWarning")
+def test_a_client_that_decodes_lists_locks_if_it_is_told_how(server: Server) -> None:
+    """As docs/redis.md says. No ending that is text could be told from a visitor's."""
+    cache = RedisCache(f"unix://{server.path}", {})
+    forged = "key\x00nearcache:lock"
+    cache.set(forged, "of a visitor")
+    with (
+        cache.lock("key", timeout=30),
+        server.client(decode_responses=True, encoding_errors="backslashreplace") as client,
+    ):
+        names = sorted(client.scan_iter())
+        assert names == [f":1:{forged}", ":1:key\\xffnearcache:lock"]
+        assert [name for name in names if "\\xffnearcache:" not in name] == [f":1:{forged}"]
+    with server.client(decode_responses=True) as client, pytest.raises(UnicodeDecodeError):
+        list(client.scan_iter())
+
+
 def test_a_django_cache_has_the_locks_and_does_not_see_them(server: Server) -> None:
     cache = RedisCache(f"unix://{server.path}", {})
     cache.set("key", "value")

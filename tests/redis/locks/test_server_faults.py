@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from nearcache.engines.redis.lock_scripts import ACQUIRE, WAIT, lock_key
 from nearcache.engines.redis.locks import RedisLocks
 from nearcache.engines.redis.scripts import Script
-from nearcache.errors import ServerNotReady
+from nearcache.errors import LockLost, NotPermitted, ServerNotReady
+from nearcache.keeper import RETRY_S, keeper_of
+from nearcache.locks import Lock
 from tests.redis.locks.one_name import open_engine
 from tests.redis.servers import Server, running, wait_for
 
@@ -91,3 +94,33 @@ def test_a_server_that_knows_no_flags_is_sent_none(own: Server, engine: Any) -> 
     token = engine.lock_acquire(NAME, TTL_MS)
     assert engine.lock_release(NAME, token)
     assert not engine._flagged
+
+
+def awaited_release(lock: Lock) -> None:
+    asyncio.run(lock.arelease())
+
+
+@pytest.mark.parametrize("release", [Lock.release, awaited_release])
+def test_a_release_without_the_right_to_it_is_told_again(
+    own: Server, engine: Any, release: Callable[[Lock], None]
+) -> None:
+    lock = Lock(engine, NAME, timeout_s=3600, wait_s=0)
+    assert lock.acquire()
+    with own.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "default", "-eval", "-evalsha")
+        with pytest.raises(NotPermitted):
+            release(lock)
+        debts = keeper_of(engine, NAME)._debts
+        wait_for(lambda: debts and debts[0].pause_s > RETRY_S[0], "it is told again, in vain")
+        admin.execute_command("ACL", "SETUSER", "default", "+eval", "+evalsha")
+        wait_for(lambda: not debts and engine.lock_acquire(NAME, TTL_MS), "the lock is free")
+
+
+def test_what_cannot_be_told_is_not_told_for_ever(own: Server, engine: Any) -> None:
+    lock = Lock(engine, NAME, timeout_s=0.2, wait_s=0)
+    assert lock.acquire()
+    with own.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "default", "-eval", "-evalsha")
+        with pytest.raises((NotPermitted, LockLost)):
+            lock.release()
+        wait_for(lambda: not keeper_of(engine, NAME)._debts, "it is given up with the lock's time")

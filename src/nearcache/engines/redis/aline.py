@@ -214,6 +214,7 @@ class LoopLine:
             failure = faults.connecting(error, owner.target, owner.address)
             owner.breaker.failed(failure)
             self._fail_unsent(failure)
+            owner.breaker.say()
         else:
             self._connecting, self._wire = None, wire
             owner.counts["async_connects"] += 1
@@ -244,6 +245,7 @@ class LoopLine:
         if error is not None and pending:
             self.owner.breaker.failed(error)
         self._connect_soon()
+        self.owner.breaker.say()
 
     def _send_again(self, pending: deque[Request], error: EngineUnavailable) -> None:
         again, failed = [], []
@@ -385,6 +387,7 @@ class Wire(asyncio.Protocol):
         self._counts["async_replies"] += before - len(pending)
         if not self._breaker.quiet:
             self._breaker.succeeded()
+            self._breaker.say()
 
     def _give_out(self, gets: Callable[[], Any], pending: deque[Request]) -> None:
         while (reply := gets()) is not MORE:

@@ -10,6 +10,9 @@ Pauses are jittered by a quarter, so that a fleet of processes does not come bac
 that is back is asked after two and a half times ``pause_s`` at most. A prober that reports
 nothing (it was interrupted) is replaced after ``probe_s``.
 
+What changes is noted in :attr:`Breaker.unsaid`, and logged by :meth:`Breaker.say`: whoever leads a
+line of many callers does that afterwards, as a log handler may use the very same cache.
+
 No locks: the one thing that must happen once, taking the probe, is a ``dict.setdefault``, which
 is atomic for threads and greenlets, and cannot be left locked by a fork or an interrupt. Two
 racing failures may count as one. Tasks, greenlets and threads share the breaker of their process.
@@ -17,8 +20,10 @@ racing failures may count as one. Tasks, greenlets and threads share the breaker
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
@@ -51,6 +56,7 @@ class Breaker:
         self.name = name
         self.quiet = True
         """True where nothing has failed since the last success: there is nothing to check."""
+        self.unsaid: deque[tuple[int, str]] = deque()
         self._limit = failures
         self._pause_s = pause_s
         self._probe_s = probe_s
@@ -95,7 +101,7 @@ class Breaker:
         was_open = self._error is not None
         self._close()
         if was_open:
-            logger.info("%s answers again", self.name)
+            self.unsaid.append((logging.INFO, f"{self.name} answers again"))
 
     def failed(self, error: BaseException) -> None:
         """No connection, no answer in time, or settings that the server refuses."""
@@ -106,10 +112,18 @@ class Breaker:
         if self._error is None:
             if self._limit and (permanent or self._in_a_row >= self._limit):
                 self._open(error)
-                logger.warning("%s is not asked for a while: %s", self.name, error)
+                text = f"{self.name} is not asked for a while: {error}"
+                self.unsaid.append((logging.WARNING, text))
         elif self._probers:
             # Failures of requests that were under way when the circuit opened change nothing.
             self._open(error)
+
+    def say(self) -> None:
+        """Logs what has changed. By nobody whom others wait for."""
+        while self.unsaid:
+            with contextlib.suppress(IndexError):  # another thread says it
+                level, text = self.unsaid.popleft()
+                logger.log(level, "%s", text)
 
     def stats(self) -> dict[str, int]:
         return {

@@ -163,6 +163,9 @@ class SharedLine:
         except BaseException:
             self._give_up(station, request)
             raise
+        finally:
+            if self.breaker.unsaid:  # now that we lead no more
+                self.breaker.say()
         return request.result()
 
     def _wait(self, station: Station, request: Request) -> None:
@@ -380,6 +383,9 @@ class SharedLine:
             if station.lead.get(0) is me:
                 station.hand_on(me)
             raise
+        finally:
+            if self.breaker.unsaid:
+                self.breaker.say()
         return request.result()[0]
 
     def _depose(self, station: Station) -> None:
