@@ -13,7 +13,7 @@ What has no identity that outlives the process is refused with a TypeError, beca
 model is the row of the database it came from; a lazy object is what it stands for; a class or a
 function is its name, if that name leads to it. What a nested function captured is an argument
 like those that are passed: ``def of(tenant): @memoize def total(): ...`` makes two functions
-of one name for two tenants.
+of one name for two tenants. So do decorators with arguments, and defaults of what was captured.
 
 What a function asks elsewhere is not in the key: the language, the time zone, the schema or
 the tenant of the thread. It has to be passed, or be in ``key=``.
@@ -48,6 +48,15 @@ ANONYMOUS = "django.contrib.auth.models.AnonymousUser"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 _BASES: tuple[Any, ...] = (str, bytes, int, float, tuple)
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    int: int.__pos__,
+    float: float.__pos__,
+    tuple: lambda value: tuple.__getitem__(value, slice(None)),
+}
+"""What an object of a derived class holds, whatever that class makes of it."""
+MOST_LAYERS = 100
 _SPELLED = (
     complex,
     dt.datetime,
@@ -91,30 +100,78 @@ def call_key(
             digest.update(_framed(b"p", parameter.encode()))
             digest.update(_of_argument(name, "argument", parameter, value))
     if captured:
-        for variable, value in _captured(function):
-            if variable not in ignore:
-                digest.update(_framed(b"q", variable.encode()))
-                digest.update(_of_argument(name, "captured variable", variable, value))
+        for variable, value, tell in _captured(function, ignore):
+            digest.update(_framed(b"q", variable.encode()))
+            digest.update(_of_argument(name, "captured variable", variable, value, tell))
     return f"{name[:NAME_MAX_CHARS]}:{digest.hexdigest()}"
 
 
+def captured_names(function: Callable[..., Any]) -> set[str]:
+    """The variables that :func:`call_key` finds in a function, beside its parameters."""
+    return {variable for variable, *_ in _captured(function, ())}
+
+
 def _captured(
-    function: Callable[..., Any], known: tuple[Any, ...] = ()
-) -> Iterator[tuple[str, Any]]:
-    """What a nested function has of the functions around it, as it is now."""
-    plain = inspect.unwrap(function)
-    cells = getattr(plain, "__closure__", None) or ()
-    for variable, cell in zip(plain.__code__.co_freevars if cells else (), cells, strict=True):
-        content = _content(cell)
-        inner = getattr(content, "__wrapped__", content)
+    function: Callable[..., Any], ignore: Collection[str]
+) -> Iterator[tuple[str, Any, Callable[[Any], bytes]]]:
+    """What a function and its decorators have of the functions around them, as it is now.
+
+    With what makes bytes of it: of a function its name, as what that captured follows.
+    """
+    known = list(_layers(function))
+    # Defaults of the function itself are arguments already.
+    held = [*_closure(known[-1]), *(each for layer in known[:-1] for each in _held(layer))]
+    while held:
+        variable, content = held.pop(0)
+        layers = _layers(content)
         # `super()` makes every method capture its class, and recursion a function itself.
-        if variable == "__class__" or any(inner is each for each in (plain, *known)):
+        if variable in {"__class__", *ignore} or any(layers[-1] is each for each in known):
             continue
-        if isinstance(inner, types.FunctionType):
-            yield variable, function_name(inner)
-            yield from _captured(inner, (*known, plain))
+        if not isinstance(layers[-1], types.FunctionType):
+            yield variable, content, canonical
         else:
-            yield variable, content
+            yield variable, content, _name_of
+            known += layers
+            held[:0] = [each for layer in layers for each in _held(layer)]
+
+
+def _name_of(function: Callable[..., Any]) -> bytes:
+    return canonical(function_name(function))
+
+
+def _held(layer: Any) -> Iterator[tuple[str, Any]]:
+    """What a function holds; nothing if it is the only one of its name, which says it all."""
+    if isinstance(layer, functools.partial):
+        yield "partial", (layer.args, layer.keywords)
+    elif isinstance(layer, types.FunctionType) and not _is_found(layer):
+        yield from _closure(layer)
+        yield from _defaults(layer)
+
+
+def _closure(function: Any) -> Iterator[tuple[str, Any]]:
+    cells = getattr(function, "__closure__", None) or ()
+    for variable, cell in zip(function.__code__.co_freevars if cells else (), cells, strict=True):
+        yield variable, _content(cell)
+
+
+def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    values = function.__defaults__ or ()
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    yield from zip(names[len(names) - len(values) :], values, strict=True)
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def _layers(function: Any) -> tuple[Any, ...]:
+    """A function and what it wraps, the outermost first."""
+    layers = [function]
+    while hasattr(layers[-1], "__wrapped__") and len(layers) < MOST_LAYERS:
+        layers.append(layers[-1].__wrapped__)
+    return tuple(layers)
+
+
+def _is_found(function: types.FunctionType) -> bool:
+    """Whether its name leads to it, or to what wraps it."""
+    return any(function is each for each in _layers(_found(function)))
 
 
 def _content(cell: Any) -> Any:
@@ -166,18 +223,20 @@ def canonical(value: Any) -> bytes:
     if f"{kind.__module__}.{kind.__qualname__}" == ANONYMOUS:
         return _named(kind)
     if dataclasses.is_dataclass(value):
-        fields = [(each.name, getattr(value, each.name)) for each in dataclasses.fields(value)]
-        return _framed(b"c", _named(kind) + canonical(fields))
+        return _framed(b"c", _named(kind) + canonical(_of_dataclass(value)))
     if isinstance(value, _BASES) and not _holds_more(value):
         # A named tuple, Django's SafeString: what it is derived from, under its own name.
         base = next(each for each in _BASES if isinstance(value, each))
-        return _framed(b"b", _named(kind) + _EXACT[base](base(value)))
+        # Not base(value): a class may have a __str__ that masks what it holds.
+        return _framed(b"b", _named(kind) + _EXACT[base](_PLAIN[base](value)))
     raise TypeError(f"a {kind.__module__}.{kind.__qualname__} has no identity that a key can hold")
 
 
-def _of_argument(name: str, what: str, parameter: str, value: Any) -> bytes:
+def _of_argument(
+    name: str, what: str, parameter: str, value: Any, tell: Callable[[Any], bytes] = canonical
+) -> bytes:
     try:
-        return canonical(value)
+        return tell(value)
     except (TypeError, RecursionError) as error:
         raise TypeError(
             f"{name}(): {what} {parameter!r} cannot be part of a key ({error}); give key=, a"
@@ -202,6 +261,31 @@ def _of_model(value: Any) -> bytes:
     return _framed(b"u", told + canonical(held))
 
 
+def _of_dataclass(value: Any) -> list[tuple[str, Any]]:
+    """Its fields, and whatever else it holds: a class derived from it may have more."""
+    names = [each.name for each in dataclasses.fields(value)]
+    slots = [name for each in type(value).__mro__ for name in _slots(each)]
+    more = sorted({*slots, *getattr(value, "__dict__", {})} - {*names, "__dict__", "__weakref__"})
+    more = [name for name in more if hasattr(value, name) and not _is_kept_property(value, name)]
+    return [(name, getattr(value, name)) for name in (*names, *more)]
+
+
+def _is_kept_property(value: Any, name: str) -> bool:
+    """Whether a ``cached_property`` keeps what it computed there."""
+    kind = type(inspect.getattr_static(type(value), name, None))
+    return kind.__name__ == "cached_property"
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    """Their names as attributes: private ones have that of the class in front."""
+    slots = kind.__dict__.get("__slots__", ())
+    given = (slots,) if isinstance(slots, str) else tuple(slots)
+    own = f"_{kind.__name__.lstrip('_')}"
+    return tuple(
+        own + name if name.startswith("__") and not name.endswith("__") else name for name in given
+    )
+
+
 def _unwrapped(value: Any) -> Any:
     """What a lazy object (``request.user``) stands for; it is made now if it is not there yet."""
     value.__class__  # noqa: B018 - any attribute will do
@@ -211,12 +295,18 @@ def _unwrapped(value: Any) -> Any:
 def _found_name(value: Any) -> str:
     """The name of a class or a function; TypeError if it leads to another, or to none."""
     name = function_name(value)
-    found: Any = sys.modules.get(value.__module__)
-    for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
+    found = _found(value)
     if found is None or inspect.unwrap(found) is not inspect.unwrap(value):
         raise TypeError(f"{name} cannot be found by that name, which others may have")
     return name
+
+
+def _found(value: Any) -> Any:
+    """What the name of a class or a function leads to."""
+    found: Any = sys.modules.get(value.__module__)
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def _spelling(value: Any) -> str:

@@ -31,7 +31,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.cache import caches
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 
-from nearcache.callkeys import call_key, function_name, value_key
+from nearcache.callkeys import call_key, captured_names, function_name, value_key
 from nearcache.flight import Tasks, Threads
 from nearcache.flows import arun, run
 from nearcache.stampede import Call, StampedeProof
@@ -122,9 +122,8 @@ class Memoized:
         self._ignore = frozenset(ignore)
         self._protection = protection
         self._is_async = iscoroutinefunction(plain)
-        captured = getattr(getattr(plain, "__code__", None), "co_freevars", ())
-        unknown = self._ignore - set(inspect.signature(plain).parameters) - set(captured)
-        if unknown:
+        unknown = self._ignore - set(inspect.signature(plain).parameters)
+        if unknown and (unknown := unknown - captured_names(plain)):
             raise TypeError(f"{plain!r} has no parameter {', '.join(sorted(unknown))} to ignore")
         if self._is_async:
             markcoroutinefunction(self)

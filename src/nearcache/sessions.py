@@ -10,14 +10,16 @@ answers 200 as if nobody were logged in, and deletes the cookie. Here an outage 
     keep   who only reads it is answered as an unknown visitor, and keeps the cookie
 
 In both a session that could not be read is never written, and a login, a logout or a change that
-could not be stored is answered 503: what was not done is not said to be. Under Django's own
-middleware the 503 is a 500. Keys and values are those of Django's engine, so both may be switched.
+could not be stored (one that is too large among them) is answered 503: what was not done is not
+said to be. The log says why. Under Django's own middleware the 503 is a 500. Keys and values are
+those of Django's engine, so both may be switched.
 
 Not here: sessions that outlive the cache. A server that restarts empty has lost them.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +36,8 @@ from django.http import HttpRequest, HttpResponse
 
 from nearcache.errors import SessionsAway
 from nearcache.options import Options, one_of, option, whole
+
+logger = logging.getLogger("nearcache.sessions")
 
 Told = TypeVar("Told")
 NOT_AN_OUTAGE = (CreateError, UpdateError)
@@ -72,10 +76,17 @@ def _forget(*, setting: str, **_: Any) -> None:
 setting_changed.connect(_forget)
 
 
+_logged: set[type[Exception]] = set()
+"""Kinds of failures since a cache of sessions did last what it was asked."""
+
+
 class SessionStore(DjangoStore):
     """Django's cache sessions, which tell an outage from a session that is not there."""
 
-    _cache: Any  # of SESSION_CACHE_ALIAS, from Django's store
+    # From Django's store; the cache is that of SESSION_CACHE_ALIAS.
+    _cache: Any
+    _get_session: Any
+    _aget_session: Any
 
     def __init__(self, session_key: str | None = None) -> None:
         super().__init__(session_key)
@@ -101,12 +112,20 @@ class SessionStore(DjangoStore):
             return self._unknown()
 
     def save(self, must_create: bool = False) -> None:
-        if self._may_save():
+        if not self._may_save():
+            return
+        if must_create or self.session_key is None:
             self._asked(lambda: super(SessionStore, self).save(must_create))
+        else:
+            self._asked(self._replace)
 
     async def asave(self, must_create: bool = False) -> None:
-        if self._may_save():
+        if not self._may_save():
+            return
+        if must_create or self.session_key is None:
             await self._aasked(super().asave(must_create))
+        else:
+            await self._aasked(self._areplace())
 
     def exists(self, session_key: str) -> bool:
         return bool(self._asked(lambda: super(SessionStore, self).exists(session_key)))
@@ -133,10 +152,12 @@ class SessionStore(DjangoStore):
         self._unread = False
 
     def cycle_key(self) -> None:
+        self._get_session()
         self._demand_read()
         super().cycle_key()
 
     async def acycle_key(self) -> None:
+        await self._aget_session()
         self._demand_read()
         await super().acycle_key()
 
@@ -163,6 +184,26 @@ class SessionStore(DjangoStore):
         self._demand_read()
         return True
 
+    def _replace(self) -> None:
+        """Django's, with ``set_many``, which says what the cache did not store."""
+        key, age_s = self.cache_key, self.get_expiry_age()
+        before = self._cache.get(key)
+        if before is None:
+            raise UpdateError
+        if self._cache.set_many({key: self._get_session()}, age_s):
+            self._cache.add(key, before, age_s)  # what was there may be gone: it is the visitor's
+            raise self._failed("did not store it: too large, or too busy", SessionsAway)
+
+    async def _areplace(self) -> None:
+        """See _replace()."""
+        key, age_s = await self.acache_key(), await self.aget_expiry_age()
+        before = await self._cache.aget(key)
+        if before is None:
+            raise UpdateError
+        if await self._cache.aset_many({key: await self._aget_session()}, age_s):
+            await self._cache.aadd(key, before, age_s)
+            raise self._failed("did not store it: too large, or too busy", SessionsAway)
+
     def _demand_read(self) -> None:
         if self._unread:
             raise self.away or SessionsAway("the session could not be read")
@@ -182,12 +223,20 @@ class SessionStore(DjangoStore):
         except (SessionsAway, *NOT_AN_OUTAGE):
             raise
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            self.away = SessionsAway(
-                f"the cache {settings.SESSION_CACHE_ALIAS!r} of sessions did not answer ({said}); "
-                "nobody is logged out, try again"
-            )
-            raise self.away from error
+            kind = type(error)
+            raise self._failed(f"failed: {kind.__name__}: {error}", kind, error) from error
+        else:
+            _logged.clear()
+
+    def _failed(
+        self, said: str, kind: type[Exception], error: Exception | None = None
+    ) -> SessionsAway:
+        cache = f"the cache {settings.SESSION_CACHE_ALIAS!r}, asked for a session,"
+        self.away = SessionsAway(f"{cache} {said}; nobody is logged out, try again")
+        if kind not in _logged:
+            _logged.add(kind)
+            logger.warning("%s", self.away, exc_info=error)
+        return self.away
 
     def _demand_a_cache_that_says_so(self) -> None:
         if _forgives(self._cache):

@@ -30,6 +30,24 @@ async def achange(request: HttpRequest) -> HttpResponse:
     return HttpResponse("changed")
 
 
+LARGE = "x" * 900_000  # for a cache of 1 MB
+
+
+def fill(request: HttpRequest) -> HttpResponse:
+    request.session["basket"] = LARGE
+    return HttpResponse("filled")
+
+
+async def afill(request: HttpRequest) -> HttpResponse:
+    await request.session.aset("basket", LARGE)
+    return HttpResponse("filled")
+
+
+def strange(request: HttpRequest) -> HttpResponse:
+    request.session["basket"] = lambda: None
+    return HttpResponse("changed")
+
+
 def basket(request: HttpRequest) -> HttpResponse:
     return HttpResponse(request.session.get("basket", "empty"))
 
@@ -43,5 +61,5 @@ def plain(_: HttpRequest) -> HttpResponse:
     return HttpResponse("plain")
 
 
-PAGES = (who, awho, login, change, achange, basket, logout, plain)
+PAGES = (who, awho, login, change, achange, basket, fill, afill, strange, logout, plain)
 urlpatterns = [path(page.__name__, page) for page in PAGES]

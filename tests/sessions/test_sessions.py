@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.sessions.backends.cache import SessionStore as DjangoStore
 from django.core.exceptions import ImproperlyConfigured
 from django.test import AsyncClient, Client, override_settings
@@ -143,6 +144,58 @@ def test_a_session_that_was_not_read_is_not_written_when_the_cache_is_back(serve
             store.save()
         with pytest.raises(SessionsAway):
             store.cycle_key()
+        assert client.get("/who").content == b"eve"
+
+
+@pytest.mark.parametrize("cycle", [SessionStore.cycle_key, async_to_sync(SessionStore.acycle_key)])
+def test_a_session_that_could_not_be_read_is_not_moved_to_another_key(
+    server: Server, cycle: Callable[[SessionStore], None]
+) -> None:
+    """The new key would hold nothing, and then the old one be deleted: all of it would be lost."""
+    with site(server, NEARCACHE_SESSIONS={"WHILE_AWAY": "keep"}) as client:
+
+        class BackAtOnce(SessionStore):
+            """Its cache answers again as soon as one read has failed."""
+
+            def _unknown(self) -> dict[str, Any]:
+                server.resume()
+                wait_for(lambda: client.get("/who").content == b"eve")
+                return super()._unknown()
+
+        store = BackAtOnce(client.cookies["sessionid"].value)
+        server.pause()
+        with pytest.raises(SessionsAway):
+            cycle(store)
+        assert client.get("/who").content == b"eve"
+
+
+def test_a_change_that_the_cache_does_not_take_is_503_and_loses_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Shared memory has no `set` that raises for a value that is too large."""
+    cache = {
+        "BACKEND": "nearcache.backends.SharedMemoryCache",
+        "LOCATION": str(tmp_path / "own" / "sessions"),
+        "OPTIONS": {"size": "1MB"},
+    }
+    with override_settings(
+        CACHES={"default": cache},
+        SESSION_ENGINE="nearcache.sessions",
+        SESSION_CACHE_ALIAS="default",
+        MIDDLEWARE=[OURS],
+        ROOT_URLCONF="tests.sessions.site",
+        ALLOWED_HOSTS=["testserver"],
+    ):
+        client = Client(raise_request_exception=False)
+        client.get("/login?user=eve")
+        for page in ("/fill", "/afill"):
+            answer = client.get(page)
+            assert (answer.status_code, dict(answer.cookies)) == (503, {}), page
+            assert client.get("/who").content == b"eve"
+        assert "too large" in caplog.text
+        caplog.clear()
+        assert client.get("/strange").status_code == 503
+        assert "pickle" in caplog.text  # why, and where
         assert client.get("/who").content == b"eve"
 
 
