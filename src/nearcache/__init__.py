@@ -11,6 +11,7 @@ What users import
 
 Django's contract
     adapter.py     over any engine; redis_cache.py over Redis; twins.py: ``a*`` over shared memory
+    forgiving.py   ``on_error="miss"``; shm_forgiving.py: of a cache file that cannot be opened
     extras.py      what Django's API lacks; stampede.py: ``get_or_set``
     project.py     whose cache a name is; testrun.py, redis_apart.py: tests have caches apart
 

@@ -16,13 +16,14 @@ from nearcache.codec.envelope import HEADER as ENVELOPE
 from nearcache.engines import shm
 from nearcache.errors import EngineBusy
 from nearcache.flows import run
-from nearcache.options import GIB, KIB, MIB, CacheOptions, option, sized, whole
+from nearcache.options import GIB, KIB, MIB, CacheOptions, one_of, option, sized, whole
 from nearcache.process import once
 from nearcache.project import this_owner, this_project
 from nearcache.recording.cache import RecordingCache
 from nearcache.recording.options import RecordingOptions
 from nearcache.redis_cache import RedisMethods
 from nearcache.redis_options import RedisOptions
+from nearcache.shm_forgiving import forgiving_class
 from nearcache.stampede_options import StampedeOptions
 from nearcache.twins import AsyncTwins
 
@@ -93,6 +94,21 @@ class SharedMemoryOptions(StampedeOptions, CacheOptions):
         default=16 * MIB,
         shown_default='`"16MB"`',
     )
+    on_error: str = option(
+        "on_error",
+        "What happens while the cache file cannot be opened (its directory is gone or read-only,"
+        " `/dev/shm` is full, no more memory may be mapped). `raise`: every call raises"
+        " RegionError, and a write whose shard stays locked EngineBusy. `miss`: reads miss and"
+        " writes are dropped, which is counted, and logged once; it is tried again every second."
+        " Numbers and locks still raise, and so does `add` where Django keeps its sessions."
+        " `manage.py check` says what is wrong in both.",
+        one_of("raise", "miss"),
+        default="raise",
+    )
+
+    def forgives(self, _settings: Any) -> bool:
+        """Whether an outage is served as misses."""
+        return self.on_error == "miss"
 
 
 class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
@@ -107,6 +123,10 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
 
     options_class = SharedMemoryOptions
     options: SharedMemoryOptions
+
+    def __new__(cls, location: Any, params: dict[str, Any]) -> Any:
+        forgives = (params.get("OPTIONS") or {}).get("on_error") == "miss"
+        return super().__new__(forgiving_class(cls) if forgives else cls, location, params)
 
     def __init__(self, location: Any, params: dict[str, Any]) -> None:
         super().__init__(location, params)

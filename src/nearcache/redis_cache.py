@@ -5,15 +5,9 @@ native module reads the value, and nothing else happens. Each is there twice, as
 a coroutine, because a shared text (:mod:`nearcache.flows`) would cost a tenth of a ``get``.
 Everything else comes from the adapter and the engine.
 
-With ``on_error="miss"`` an unreachable server is a cache that holds nothing: reads miss, writes
-are dropped, and :mod:`nearcache.outage` says so once. What must not pretend raises all the same:
-
-    incr, decr, incr_version, decr_version   a number that was not counted
-    gets, cas, lock                          a decision about who goes first
-    client, aclient, check                   tools
-    add, for the cache that holds sessions   False would make Django try 10,000 other keys
-
-Wrong passwords, wrong types and the like always raise: no waiting mends them.
+With ``on_error="miss"`` an unreachable server is a cache that holds nothing: see
+:mod:`nearcache.forgiving`. Wrong passwords, wrong types and the like always raise: no waiting
+mends them.
 """
 
 from __future__ import annotations
@@ -24,7 +18,6 @@ from typing import Any, NoReturn
 
 from django.conf import settings
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, default_key_func
-from django.utils.module_loading import import_string
 
 from nearcache import _core, testrun
 from nearcache.adapter import EngineCache, SettingsError
@@ -33,15 +26,20 @@ from nearcache.engines.redis.topology import ONCE, READ, Reply
 from nearcache.errors import EngineBusy, EngineUnavailable
 from nearcache.extras import Extras
 from nearcache.flows import Ask, Flow, ask, call, twins
+from nearcache.forgiving import (
+    Forgiving,
+    all_keys,
+    default_given,
+    no,
+    no_keys,
+    no_values,
+    nothing,
+    zero,
+)
 from nearcache.keys import encode_key
-from nearcache.outage import Outage
 from nearcache.redis_apart import keep_apart, keep_apart_at_use
 from nearcache.redis_options import RedisOptions
 
-SESSION_ENGINES = {
-    "django.contrib.sessions.backends.cache",
-    "django.contrib.sessions.backends.cached_db",
-}
 STORING = {"set", "add", "cas"}
 """Methods of the engine that a full server refuses, of those that get_or_set asks for."""
 
@@ -70,23 +68,7 @@ def forgiving(
     return forgiven, *twins(forgiven)
 
 
-def _always(make: Callable[[], Any]) -> Callable[..., Any]:
-    return lambda *_args, **_kwargs: make()
-
-
-def _default(*args: Any, **kwargs: Any) -> Any:
-    return kwargs.get("default", args[1] if len(args) > 1 else None)
-
-
-def _all_keys(data: Mapping[Any, Any], *_args: Any, **_kwargs: Any) -> list[Any]:
-    return list(data)
-
-
-_no, _zero, _no_values, _no_keys = map(_always, (bool, int, dict, list))
-_nothing = _always(lambda: None)
-
-
-class RedisMethods(_core.RedisCommands, EngineCache):
+class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
     """See the head of this module."""
 
     options_class = RedisOptions
@@ -101,7 +83,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         self._sharded = topology.sharded
         self._ask = topology.ask
         self._aask = topology.aask
-        self._outage: Outage = engine.outage
+        self._outage = engine.outage
         self._forgives = self.options.forgives(settings)
         self._own_keys = self.key_prefix, self.key_func
         self._namespaced = self.apart
@@ -293,21 +275,21 @@ class RedisMethods(_core.RedisCommands, EngineCache):
 
     incr_version, aincr_version = twins(_incr_version)
 
-    _get = forgiving(EngineCache._get, _default)[0]
-    _get_many, get_many, aget_many = forgiving(_got_many, _no_values)
-    _set_many, set_many, aset_many = forgiving(_did_set_many, _all_keys, "store")
-    _delete_many, delete_many, adelete_many = forgiving(_did_delete_many, _nothing, "change")
-    _delete, delete, adelete = forgiving(EngineCache._delete, _no, "change")
-    _touch, touch, atouch = forgiving(EngineCache._touch, _no, "change")
-    _has_key, has_key, ahas_key = forgiving(EngineCache._has_key, _no)
+    _get = forgiving(EngineCache._get, default_given)[0]
+    _get_many, get_many, aget_many = forgiving(_got_many, no_values)
+    _set_many, set_many, aset_many = forgiving(_did_set_many, all_keys, "store")
+    _delete_many, delete_many, adelete_many = forgiving(_did_delete_many, nothing, "change")
+    _delete, delete, adelete = forgiving(EngineCache._delete, no, "change")
+    _touch, touch, atouch = forgiving(EngineCache._touch, no, "change")
+    _has_key, has_key, ahas_key = forgiving(EngineCache._has_key, no)
 
     # -- those beyond Django's ---------------------------------------------------------------
 
-    _pttl, pttl, apttl = forgiving(Extras._pttl, _zero)
-    _expire, expire, aexpire = forgiving(Extras._expire, _no, "change")
-    _pexpire_at, pexpire_at, apexpire_at = forgiving(Extras._pexpire_at, _no, "change")
-    _persist, persist, apersist = forgiving(Extras._persist, _no, "change")
-    _keys, keys, akeys = forgiving(Extras._keys, _no_keys)
+    _pttl, pttl, apttl = forgiving(Extras._pttl, zero)
+    _expire, expire, aexpire = forgiving(Extras._expire, no, "change")
+    _pexpire_at, pexpire_at, apexpire_at = forgiving(Extras._pexpire_at, no, "change")
+    _persist, persist, apersist = forgiving(Extras._persist, no, "change")
+    _keys, keys, akeys = forgiving(Extras._keys, no_keys)
 
     def iter_keys(
         self, pattern: str = "*", version: int | None = None, itersize: int | None = None
@@ -342,7 +324,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         gone: int = yield ask("clear_matching", prefix=prefix, glob=glob, **count)
         return gone
 
-    _delete_pattern, delete_pattern, adelete_pattern = forgiving(_deleted_pattern, _zero, "change")
+    _delete_pattern, delete_pattern, adelete_pattern = forgiving(_deleted_pattern, zero, "change")
 
     def _cleared(self) -> Flow[None]:
         """Deletes every key of this KEY_PREFIX, of all versions, and nobody else's.
@@ -356,7 +338,7 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         else:
             yield ask("clear_matching", prefix=self._common_prefix())
 
-    _clear, clear, aclear = forgiving(_cleared, _nothing, "change")
+    _clear, clear, aclear = forgiving(_cleared, nothing, "change")
 
     def _flush_all(self) -> Flow[None]:
         """FLUSHDB on every primary: other programs' keys and all locks are gone as well.
@@ -429,29 +411,9 @@ class RedisMethods(_core.RedisCommands, EngineCache):
         self._succeeded(stores)
         return answer
 
-    def _forgive(self, error: EngineUnavailable, write: bool = False) -> None:
-        """Raises the error unless outages are forgiven."""
-        if not self._forgives:
-            raise error
-        self._outage.forgive(error, write)
-
-    def _succeeded(self, write: bool) -> None:
-        if write and self._outage.drops:
-            self._outage.end_of_writes()
-        elif self._outage.on:
-            self._outage.end()
-
-    def _holds_sessions(self) -> bool:
-        """Whether Django keeps its sessions here."""
-        if settings.SESSION_ENGINE not in SESSION_ENGINES:
+    def _is_as(self, other: Any) -> bool:
+        if not isinstance(other, RedisMethods):
             return False
-        entry = dict(
-            settings.CACHES.get(settings.SESSION_CACHE_ALIAS, {"BACKEND": "builtins.dict"})
-        )
-        backend = import_string(entry.pop("BACKEND"))
-        if not issubclass(backend, RedisMethods):
-            return False
-        other: RedisMethods = backend(entry.pop("LOCATION", ""), entry)
         return other.engine is self.engine and other.key_prefix == self.key_prefix
 
     def _common_prefix(self) -> bytes:

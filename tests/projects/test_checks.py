@@ -40,6 +40,7 @@ def test_what_would_fail_per_request_is_said_now(
     (private_path / "open").chmod(0o755)
     caches = {
         "default": memory(str(private_path / "open" / "cache")),
+        "forgiving": memory(str(private_path / "open" / "forgiving"), on_error="miss"),
         "large": memory(str(private_path / "large"), size="900GB"),
         "away": {"BACKEND": REDIS, "LOCATION": f"unix://{private_path}/nobody?db=0"},
         "denied": {
@@ -49,7 +50,7 @@ def test_what_would_fail_per_request_is_said_now(
         },
     }
     text = said(make_project(projects / "site", "mysite", caches, APP), fails=True)
-    assert text.count("(nearcache.E001)") == 3, text
+    assert text.count("(nearcache.E001)") == 4, text
     assert text.count("(nearcache.W001)") == 1, text
     for alias in caches:
         assert f"the cache {alias!r}" in text

@@ -122,10 +122,10 @@ def open_existing(base: str) -> _core.Store:
 
 
 def _open(base: str, size_bytes: int | None, tuning: dict[str, int]) -> _core.Store:
-    _make_private_directory(Path(base).parent)
     try:
+        _make_private_directory(Path(base).parent)
         return _core.Store(base, size_bytes=size_bytes or _fitting_size_bytes(base), **tuning)
-    except ValueError as error:  # sizes that do not go together
+    except (ValueError, OSError) as error:  # sizes that do not go together; a closed directory
         raise RegionError(f"{data_path(base)}: {error}") from error
 
 
@@ -187,12 +187,11 @@ def note_owner(base: str, owner: dict[str, str], anew: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if anew else os.O_APPEND)
     try:
         file = os.open(base + OWNERS_SUFFIX, flags, 0o600)
+        with open(file, "w", errors="surrogateescape") as note:
+            note.write(json.dumps(owner, sort_keys=True) + "\n")
     except OSError as error:
         # The cache works without; only `manage.py check` will know less.
         logger.warning("%s%s: cannot be written (%s)", base, OWNERS_SUFFIX, error.strerror)
-        return
-    with open(file, "w", errors="surrogateescape") as note:
-        note.write(json.dumps(owner, sort_keys=True) + "\n")
 
 
 # -- files that nobody uses ------------------------------------------------------------------
