@@ -37,7 +37,7 @@ WORKER_MARK = "NEARCACHE_TEST_WORKER"
 """The same for the name of one of Django's workers."""
 PREFIX = "nearcache-tests-"
 ALIVE = "alive"
-MANAGE = {"manage.py", "django-admin", "django-admin.py", "__main__.py"}
+MANAGE = {"manage.py", "django-admin", "django-admin.py"}
 MOST_SIZE_BYTES = 32 << 20
 """A cache of a test run is not larger: there may be a worker for each core."""
 
@@ -53,8 +53,14 @@ def running() -> bool:
         hasattr(getattr(utils, "_TestState", None), "saved_data")
         or MARK in os.environ
         or "pytest_django.plugin" in sys.modules
-        or (sys.argv[1:2] == ["test"] and os.path.basename(sys.argv[0]) in MANAGE)
+        or (sys.argv[1:2] == ["test"] and _is_of_django(os.path.basename(sys.argv[0])))
     )
+
+
+def _is_of_django(program: str) -> bool:
+    # `python -m gunicorn test` serves a site that is called so; Django's commands load this.
+    by_module = program == "__main__.py" and "django.core.management" in sys.modules
+    return by_module or program in MANAGE
 
 
 def directory() -> Path:
@@ -95,10 +101,14 @@ def _run() -> Path:
 
 def _begin() -> str:
     _remove_dead()
-    path = tempfile.mkdtemp(prefix=f"{PREFIX}{os.geteuid()}-")
-    # Held by the children as well: the run is alive as long as any of its processes.
-    lock = os.open(os.path.join(path, ALIVE), os.O_CREAT | os.O_RDWR, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    while True:
+        path = tempfile.mkdtemp(prefix=f"{PREFIX}{os.geteuid()}-")
+        # Held by the children as well: the run is alive as long as any of its processes.
+        lock = os.open(os.path.join(path, ALIVE), os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if os.path.isdir(path):
+            break
+        os.close(lock)  # another run began just now, and took this one for dead
     _kept.append(lock)
     atexit.register(_end, path, os.getpid())
     return path
