@@ -20,6 +20,7 @@ import functools
 import logging
 import math
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,18 @@ RENEWALS_PER_TTL = 3
 def lock_epoch(engine: Any) -> int | None:
     """What changes when a store has lost all locks taken before (another file), if it does that."""
     return getattr(engine, "lock_epoch", None)
+
+
+class Renewal:
+    """One question to the store; ``crossed`` if there was another one at that time.
+
+    Which of the two the store answered last nobody knows then, and so not the time that it has.
+    """
+
+    __slots__ = ("__weakref__", "crossed")
+
+    def __init__(self) -> None:
+        self.crossed = False
 
 
 class Lease:
@@ -66,6 +79,7 @@ class Lease:
         self.released = False
         self.renew_at_s = math.inf
         self._gone = False
+        self._asking: weakref.WeakSet[Renewal]  # made by the first
         self._lock_epoch = lock_epoch
         self._process = generation()
         self._clock = clock
@@ -95,8 +109,38 @@ class Lease:
     def confirmed(self, asked_at_s: float, ttl_ms: int) -> None:
         """The store said that it is held, when asked then."""
         self.ttl_ms = ttl_ms
-        self._ends_at_s = math.inf if ttl_ms >= FOREVER_MS else asked_at_s + ttl_ms / 1000
-        self._renew_next_in(ttl_ms / 1000 / RENEWALS_PER_TTL)
+        if ttl_ms >= FOREVER_MS:
+            self._ends_at_s = self.renew_at_s = math.inf
+        else:
+            self._ends_at_s = asked_at_s + ttl_ms / 1000
+            self._renew_next_in(ttl_ms / 1000 / RENEWALS_PER_TTL)
+
+    def renewal(self) -> Renewal:
+        """To be made before the store is asked, and :meth:`settled` after its answer counts."""
+        mine = Renewal()
+        asking: weakref.WeakSet[Renewal] = vars(self).setdefault("_asking", weakref.WeakSet())
+        asking.add(mine)
+        under_way = list(asking)
+        if len(under_way) > 1:
+            for each in under_way:
+                each.crossed = True
+        return mine
+
+    def renewed(self, renewal: Renewal, asked_at_s: float, ttl_ms: int) -> None:
+        """The store said that it is held, when asked then, perhaps while others asked."""
+        if renewal.crossed:
+            self.doubted(asked_at_s, ttl_ms)
+        else:
+            self.confirmed(asked_at_s, ttl_ms)
+
+    def settled(self, renewal: Renewal) -> None:
+        """Its answer counts, or will never come."""
+        self._asking.discard(renewal)
+
+    def doubted(self, asked_at_s: float, ttl_ms: int) -> None:
+        """The store may hold it for that time only: it is to be asked again at once."""
+        self._ends_at_s = min(self._ends_at_s, asked_at_s + ttl_ms / 1000)
+        self._renew_next_in(0.0)
 
     def lose(self) -> LockLost:
         """Marks it as lost, and says it."""
@@ -109,19 +153,26 @@ class Lease:
         )
 
     def keep(self) -> None:
-        """What the keeper does when it is due; raises nothing."""
-        asked_at_s, ttl_ms = self._clock.monotonic_s(), self.ttl_ms
-        if asked_at_s >= self._renew_until_s:
+        """What the keeper does when it is due; raises what is a bug, and is due again then."""
+        if self._clock.monotonic_s() >= self._renew_until_s:
             self.renew_at_s = math.inf
             logger.warning("lock %r: max_hold is over, not renewed", decode_key(self.name))
             return
+        renewal = self.renewal()
         try:
-            held = self.engine.lock_renew(self.name, self.token, ttl_ms)
+            self._keep(renewal)
         except EngineError as error:
             self._put_off(error)
-            return
-        if held:
-            self.confirmed(asked_at_s, ttl_ms)
+        except Exception:
+            self._renew_next_in(RETRY_S[1])  # not at once, for ever
+            raise
+        finally:
+            self.settled(renewal)
+
+    def _keep(self, renewal: Renewal) -> None:
+        asked_at_s, ttl_ms = self._clock.monotonic_s(), self.ttl_ms
+        if self.engine.lock_renew(self.name, self.token, ttl_ms):
+            self.renewed(renewal, asked_at_s, ttl_ms)
         elif not self.released:
             self.renew_at_s = math.inf
             logger.warning("%s", self.lose())

@@ -222,14 +222,21 @@ class Lock:
     def _renew(self, timeout: float | None) -> Flow[None]:
         lease = self._held()
         ttl_ms = lease.ttl_ms if timeout is None else _ttl_ms(timeout, self.engine)
-        asked_at_s = self.clock.monotonic_s()
-        if not (yield ask("lock_renew", self.name, lease.token, ttl_ms)):
-            raise self._gone(lease)
-        lease.confirmed(asked_at_s, ttl_ms)
-        if self._renews(ttl_ms):
-            self._keeper.see_to(lease)
-        else:
-            lease.renew_at_s = math.inf
+        renewal, asked_at_s = lease.renewal(), self.clock.monotonic_s()
+        try:
+            if not (yield ask("lock_renew", self.name, lease.token, ttl_ms)):
+                raise self._gone(lease)
+            lease.ttl_ms = ttl_ms
+            lease.renewed(renewal, asked_at_s, ttl_ms)
+        except EngineUnavailable:
+            lease.doubted(asked_at_s, ttl_ms)
+            raise
+        finally:
+            lease.settled(renewal)
+            if self._auto_renew:
+                self._keeper.see_to(lease)
+            else:
+                lease.renew_at_s = math.inf
 
     def _release(self) -> Flow[None]:
         lease = self._held()
@@ -287,12 +294,9 @@ class Lock:
             lease.owner = weakref.ref(caller)
             self._owner = id(caller)
             _reentrant.here()[id(self.engine), self.name, self._owner] = lease
-        if not self._renews(self._ttl_ms):
+        if not self._auto_renew:
             lease.renew_at_s = math.inf
         self._keeper.add(lease, lease.undo if self._in_block else None)
-
-    def _renews(self, ttl_ms: int) -> bool:
-        return self._auto_renew and ttl_ms < FOREVER_MS
 
     def _come_in_again(self) -> bool:
         """True if the caller holds the lock already, and may."""
@@ -356,6 +360,7 @@ class Lock:
         return self._lease
 
     def _gone(self, lease: Lease) -> LockLost:
+        lease.renew_at_s = math.inf
         self._keeper.drop(lease)
         self._go_out(lease)
         return lease.lose()
