@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+from itertools import starmap
 from typing import Any, Protocol
 
 from nearcache.clock import Clock
 from nearcache.errors import ConnectionFailed, EngineError, EngineUnavailable, ReplyTimeout
-from nearcache.flows import Flow, Pause, Run, ask
+from nearcache.flows import Flow, Pause, ask
 from nearcache.keeper import keeper_of
 from nearcache.leases import lock_epoch
 
@@ -52,26 +53,33 @@ class LockEngine(Protocol):
 class Bid:
     """One attempt: what is asked, and what may have come of it when it is interrupted."""
 
-    def __init__(self, engine: LockEngine, name: bytes, ttl_ms: int, clock: Clock) -> None:
+    lock_epoch: int | None = None
+    """Of the store, before it was last asked."""
+    has_place = False
+
+    def __init__(
+        self, engine: LockEngine, name: bytes, ttl_ms: int, clock: Clock, asks_far: bool
+    ) -> None:
         self._engine: Any = engine
         self._name = name
         self._ttl_ms = ttl_ms
         self._clock = clock
-        self._asks_far = native_async(engine)
+        self._asks_far = asks_far
         self._answers: list[Any] = []
-        self.lock_epoch: int | None = None  # of the store, before it was last asked
-        make = getattr(engine, "lock_ticket", None)
+        make = getattr(engine, "lock_ticket", None) if asks_far else None
         self.ticket: int | None = make() if make else None
-        self.has_place = False
 
     def made(self, wait_s: float | None, blocks: bool) -> Flow[tuple[int | None, float]]:
         """The token and when the store was asked for it; no token if the time is over."""
         token: int | None = None
         asked_at_s = self._clock.monotonic_s()
         give_up_at_s = math.inf if wait_s is None else asked_at_s + wait_s
-        if wait_s == 0 or not self._asks_far:
+        if not self._asks_far:
+            token = self._told_at_once("lock_acquire", self._name, self._ttl_ms)
+        elif wait_s == 0:
             made_up = () if self.ticket is None else (self.ticket,)
-            token = yield from self._ask("lock_acquire", self._name, self._ttl_ms, *made_up)
+            self.lock_epoch = lock_epoch(self._engine)
+            token = yield ask("lock_acquire", self._name, self._ttl_ms, *made_up)
         else:  # one round trip, whether it is free or not
             wait_ms = self._wait_ms(wait_s if wait_s is not None else math.inf)
             token = yield from self._ask_to_wait(wait_ms)
@@ -103,9 +111,12 @@ class Bid:
         return None, 0.0
 
     def _ask_to_wait(self, wait_ms: int) -> Flow[int | None]:
-        token, ticket = yield from self._ask(
-            "lock_wait", self._name, self.ticket, self._ttl_ms, wait_ms
-        )
+        question = "lock_wait", self._name, self.ticket, self._ttl_ms, wait_ms
+        if self._asks_far:
+            self.lock_epoch = lock_epoch(self._engine)
+            token, ticket = yield ask(*question)
+        else:
+            token, ticket = self._told_at_once(*question)
         self.ticket, self.has_place = ticket or self.ticket, token is None
         return token  # type: ignore[no-any-return]
 
@@ -136,15 +147,13 @@ class Bid:
         ticket, ttl_ms = self.ticket or 0, self._ttl_ms
         tell_later(self._engine, self._name, "lock_leave", ticket, ttl_ms, after_s)
 
-    def _ask(self, method: str, *args: Any) -> Flow[Any]:
+    def _told_at_once(self, method: str, *args: Any) -> Any:
         self.lock_epoch = lock_epoch(self._engine)
-        if self._asks_far:
-            return (yield ask(method, *args))
-        # Called by `map`, and kept by `extend`: all of it between two instructions of Python.
-        del self._answers[:-1]
-        called = map(getattr(self._engine, method), *zip(args, strict=True))
-        yield Run(lambda: self._answers.extend(called))
-        return self._answers[-1]
+        # Called by `starmap`, and kept by `extend`: all between two instructions of Python.
+        answers = self._answers
+        del answers[:-1]
+        answers.extend(starmap(getattr(self._engine, method), (args,)))
+        return answers[-1]
 
     @property
     def token(self) -> int | None:

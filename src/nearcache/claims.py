@@ -53,9 +53,10 @@ class Claim:
     def take(self) -> Flow[bool]:
         """True if nobody else has it, and also where nobody can be asked."""
         asked_at_s = self._clock.monotonic_s()
+        keeper = self._keeper
         if not self._may_be_held:
             self._may_be_held = True
-            self._keeper.add(self, self._undo)
+            keeper.add(self, self._undo)
         try:
             held: bool = yield ask("claim", self._key, self._owner, self._ttl_ms)
         except EngineUnavailable:
@@ -63,9 +64,9 @@ class Claim:
         if held:
             self._until_s = asked_at_s + self._hold_s
             self._renew_in(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
-            self._keeper.see_to(self)
+            keeper.see_to(self)
         else:
-            self._keeper.drop(self)
+            keeper.drop(self)
             self._may_be_held = False
         return held
 

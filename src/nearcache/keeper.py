@@ -79,6 +79,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self._kept: dict[weakref.ref[Any], Callable[[], object] | None] = {}
+        self.heir: Keeper | None = None  # who took over what this one had
         self._process = generation()
         self._debts: list[_Debt] = []
         self._serving = Sole(self._serve, "nearcache-leases")
@@ -90,7 +91,8 @@ class Keeper:
     def add(self, kept: Kept, undo: Callable[[], object] | None = None) -> None:
         """Renews it from now on; ``undo`` is owed if it is lost before it was dropped."""
         self._kept[weakref.ref(kept, self._lost)] = undo
-        self.see_to(kept)
+        if kept.renew_at_s < math.inf:
+            self._see_to(kept.renew_at_s)
 
     def drop(self, kept: Kept) -> None:
         """Renews it no more."""
@@ -111,6 +113,7 @@ class Keeper:
         self._debts += other._debts
         other._kept.clear()
         other._debts.clear()
+        other.heir = self
         if self._kept or self._debts:
             self._see_to(-math.inf)
 
@@ -212,11 +215,13 @@ def keeper_of(engine: Any, name: bytes) -> Keeper:
     """The one for what the engine holds under that name, as gevent has patched it or not."""
     server_of = getattr(engine, "lock_server", None)
     server = (id(engine), server_of(name) if server_of else None)
+    return _keepers.here().get((threading.Lock, server)) or _made_for(server)
+
+
+def _made_for(server: Hashable) -> Keeper:
     kind, keepers = threading.Lock, _keepers.here()
-    found = keepers.get((kind, server))
-    if found is None:
-        found = keepers.setdefault((kind, server), Keeper())
-        for (other_kind, other_server), other in list(keepers.items()):
-            if other_kind is not kind:
-                keepers.setdefault((kind, other_server), Keeper()).take_over(other)
-    return found
+    made = keepers.setdefault((kind, server), Keeper())
+    for (other_kind, other_server), other in list(keepers.items()):
+        if other_kind is not kind:
+            keepers.setdefault((kind, other_server), Keeper()).take_over(other)
+    return made

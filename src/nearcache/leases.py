@@ -26,7 +26,7 @@ from typing import Any
 
 from nearcache.clock import Clock
 from nearcache.errors import EngineError, LockLost
-from nearcache.keeper import RETRY_S
+from nearcache.keeper import RETRY_S, keeper_of
 from nearcache.keys import decode_key
 from nearcache.metrics import Counters
 from nearcache.process import generation
@@ -54,6 +54,10 @@ class Renewal:
         self.crossed = False
 
 
+def _nobody() -> None:
+    return None
+
+
 class Lease:
     """One hold of one lock. ``depth`` counts who came in again (``reentrant``)."""
 
@@ -72,10 +76,12 @@ class Lease:
         self.engine = engine
         self.name = name
         self.token = token
+        self.keeper = keeper_of(engine, name)
         self.undo = functools.partial(engine.lock_release, name, token)
         self.ttl_ms = ttl_ms
         self.depth = 1
-        self.owner: Callable[[], object] = lambda: None  # a reference to who may come in again
+        self.owner: Callable[[], object] = _nobody  # a reference to who may come in again
+        self.is_owed = False  # the keeper releases it if it is lost
         self.released = False
         self.renew_at_s = math.inf
         self._gone = False

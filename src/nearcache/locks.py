@@ -76,7 +76,7 @@ class Lock:
         self.name = name
         self.engine = engine
         self.clock = clock or SystemClock()
-        self._shown = decode_key(name)
+        self._asks_far = native_async(engine)
         self._lease: Lease | None = None
         self._depth = 0
         self._in_block = False
@@ -110,7 +110,7 @@ class Lock:
 
     def acquire(self, *, blocking: bool = True, blocking_timeout: float | None = None) -> bool:
         """True once held. Waits ``blocking_timeout`` seconds, or what the lock was made with."""
-        blocks = native_async(self.engine) or not _greenlets()
+        blocks = self._asks_far or not _greenlets()
         flow = self._acquire(self._wait_of(blocking, blocking_timeout), blocks)
         depth = self._depth
         try:
@@ -123,7 +123,7 @@ class Lock:
         self, *, blocking: bool = True, blocking_timeout: float | None = None
     ) -> bool:
         """:meth:`acquire`, letting the event loop run meanwhile."""
-        flow = self._acquire(self._wait_of(blocking, blocking_timeout), native_async(self.engine))
+        flow = self._acquire(self._wait_of(blocking, blocking_timeout), self._asks_far)
         return await arun(flow, self.engine, self.clock)
 
     def renew(self, timeout: float | None = None) -> None:
@@ -200,7 +200,7 @@ class Lock:
     def _acquire(self, wait_s: float | None, blocks: bool) -> Flow[bool]:
         if self._come_in_again():
             return True
-        bid = Bid(self.engine, self.name, self._ttl_ms, self.clock)
+        bid = Bid(self.engine, self.name, self._ttl_ms, self.clock, self._asks_far)
         try:
             token, asked_at_s = yield from bid.made(wait_s, blocks)
             if token is None:
@@ -243,26 +243,31 @@ class Lock:
         if lease.depth > 1:
             self._go_out(lease)
             return
+        keeper = lease.keeper.heir or lease.keeper
         try:
             lease.released, lease.renew_at_s = True, math.inf
-            self._keeper.add(lease, lease.undo)
+            if not lease.is_owed:
+                keeper.add(lease, lease.undo)
             self._go_out(lease)
-            held = yield ask("lock_release", self.name, lease.token)
-            self._keeper.drop(lease)
+            if self._asks_far:
+                held = yield ask("lock_release", self.name, lease.token)
+            else:
+                held = lease.undo()
+            keeper.drop(lease)
         except (EngineUnavailable, EngineConfiguration) as error:  # rights may be given back
             tell_later(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
-            self._keeper.drop(lease)
+            keeper.drop(lease)
             if lease.lost:
                 raise lease.lose() from error
             # Whether it was held to the end nobody can tell: the store may be back empty.
             raise
         except EngineError:
-            self._keeper.drop(lease)
+            keeper.drop(lease)
             raise
         except BaseException:  # cancelled, interrupted, a greenlet was killed
             tell(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
             self._lease, self._depth = None, 0
-            self._keeper.drop(lease)
+            keeper.drop(lease)
             raise
         if not held:
             raise lease.lose()
@@ -296,7 +301,8 @@ class Lock:
             _reentrant.here()[id(self.engine), self.name, self._owner] = lease
         if not self._auto_renew:
             lease.renew_at_s = math.inf
-        self._keeper.add(lease, lease.undo if self._in_block else None)
+        lease.is_owed = self._in_block
+        lease.keeper.add(lease, lease.undo if self._in_block else None)
 
     def _come_in_again(self) -> bool:
         """True if the caller holds the lock already, and may."""
@@ -336,8 +342,10 @@ class Lock:
         return True
 
     def _forget(self, lease: Lease) -> None:
+        if not self._reentrant:
+            return
         key = (id(self.engine), self.name, self._owner)
-        if self._reentrant and _reentrant.here().get(key) is lease:
+        if _reentrant.here().get(key) is lease:
             _reentrant.here().pop(key, None)
 
     def _back_to(self, depth: int) -> None:
@@ -364,6 +372,10 @@ class Lock:
         self._keeper.drop(lease)
         self._go_out(lease)
         return lease.lose()
+
+    @property
+    def _shown(self) -> str:
+        return decode_key(self.name)
 
     @property
     def _keeper(self) -> Keeper:
