@@ -49,7 +49,7 @@ def test_what_dead_connections_had_asked_for_makes_no_ghosts(
     take(NAME, TTL_MS)
     with own.client() as admin:
         admin.delete(lock_key(NAME))
-        server_ms = int(engine._ahead_ms)
+        server_ms = int(engine._ahead_ms[engine.lock_server(NAME)])
         assert server_ms > 0
         with socket.socket(socket.AF_UNIX) as gone:
             gone.connect(own.path)

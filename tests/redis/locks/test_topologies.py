@@ -11,7 +11,7 @@ import pytest
 from redis.crc import key_slot
 
 from nearcache.engines.redis.engine import RedisEngine, topology_class
-from nearcache.engines.redis.lock_scripts import lock_key
+from nearcache.engines.redis.lock_scripts import ACQUIRE, WAIT, lock_key
 from nearcache.engines.redis.resp import pack
 from nearcache.engines.redis.target import Target
 from nearcache.errors import EngineUnavailable
@@ -54,6 +54,27 @@ def behind_sentinels(sentinels: Sentinels) -> Iterator[RedisEngine]:
     engine = RedisEngine(topology_class(target)(target))
     yield engine
     engine.topology.close()
+
+
+class OneClockAhead(RedisEngine):
+    """One server of the cluster has its clock an hour ahead, as far as its scripts tell."""
+
+    AHEAD_MS = 3_600_000
+
+    def __init__(self, topology: Any) -> None:
+        super().__init__(topology)
+        self.left_ms: list[float] = []
+        self._first = ""  # the name of that server, once it is known
+
+    def _lock_script(self, script: Any, name: bytes, *arguments: Any) -> Any:
+        if script not in (ACQUIRE, WAIT):
+            return (yield from super()._lock_script(script, name, *arguments))
+        *others, until = arguments
+        self._first = self._first or self.lock_server(name)
+        ahead_ms = self.AHEAD_MS if self.lock_server(name) == self._first else 0
+        reply = yield from super()._lock_script(script, name, *others, until - ahead_ms)
+        self.left_ms.append(until - ahead_ms - reply[-1])
+        return [*reply[:-1], reply[-1] + ahead_ms]
 
 
 def queued(engine: Any, name: bytes) -> int:
@@ -140,3 +161,23 @@ def patient(act: Callable[[], bool]) -> bool:
         return act()
     except EngineUnavailable:
         return False
+
+
+def test_servers_whose_clocks_differ_are_each_asked_by_their_own(cluster: ClusterServers) -> None:
+    """Or a server that was frozen would give locks to the dead for as long as they differ."""
+    cluster.flush()
+    target = Target(kind="cluster", addresses=cluster.addresses, read_timeout_s=20.0)
+    engine = OneClockAhead(topology_class(target)(target))
+    try:
+        names = [b"%d" % number for number in range(12)]
+        for _ in range(2):  # the first time nobody knows how late it is there
+            engine.left_ms.clear()
+            for name in names:
+                with Lock(engine, name, timeout_s=30):
+                    pass
+        assert len({engine.lock_server(name) for name in names}) > 1
+        patience_ms = 1000 * (target.connect_timeout_s + target.read_timeout_s)
+        assert len(engine.left_ms) == len(names)  # nobody was told that he is late
+        assert all(0 < left_ms <= patience_ms for left_ms in engine.left_ms)
+    finally:
+        engine.topology.close()

@@ -63,6 +63,7 @@ class RedisEngine(RedisLocks, RedisClaims):
         self.topology = topology
         self.clock = clock or SystemClock()
         self.outage = Outage(name)
+        self._ahead_ms = {}
 
     @property
     def engine(self) -> RedisEngine:

@@ -62,8 +62,8 @@ class RedisLocks(Base):
 
     topology: Topology
     _flagged = True
-    _ahead_ms: float | None = None
-    """How far the server's clock is ahead of our monotonic one; None before it said so."""
+    _ahead_ms: dict[str, float]
+    """How far each server's clock is ahead of our monotonic one, as it said last."""
 
     def lock_ticket(self) -> int:
         """A number that nobody else has: what is asked under it can be given up unseen."""
@@ -145,12 +145,13 @@ class RedisLocks(Base):
         """The reply of a script that gives something out, and only while we wait for it."""
         target = self.topology.target
         patience_s = max(target.connect_timeout_s + target.read_timeout_s, LEAST_PATIENCE_S)
+        server = self.lock_server(name)
         for _ in range(LATE_TRIES):
-            now_ms, ahead_ms = time.monotonic() * 1000, self._ahead_ms
+            now_ms, ahead_ms = time.monotonic() * 1000, self._ahead_ms.get(server)
             until = 0 if ahead_ms is None else int(now_ms + ahead_ms + patience_s * 1000)
             reply = yield from self._lock_script(script, name, *arguments, until)
             # Too little by as long as the reply took to come, which is on the safe side.
-            self._ahead_ms = reply[-1] - time.monotonic() * 1000
+            self._ahead_ms[server] = reply[-1] - time.monotonic() * 1000
             if reply[0] != LATE:
                 return reply
         raise ReplyTimeout(
