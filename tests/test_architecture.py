@@ -42,7 +42,7 @@ LAYERS = [
     SMALL_PARTS,
     {"codec", "engines"},
     {"drop_in", "redis_options"},
-    {"extras", "twins", "stampede", "memoize", "locked", "project", "testrun"},
+    {"extras", "twins", "stampede", "memoize", "locked", "project", "rooted", "testrun"},
     {"adapter", "forgiving", "sessions"},
     {"redis_apart", "redis_cache", "recording", "shm_forgiving"},
     {"backends"},

@@ -13,7 +13,8 @@ Django's contract
     adapter.py     over any engine; redis_cache.py over Redis; twins.py: ``a*`` over shared memory
     forgiving.py   ``on_error="miss"``; shm_forgiving.py: of a cache file that cannot be opened
     extras.py      what Django's API lacks; stampede.py: ``get_or_set``
-    project.py     whose cache a name is; testrun.py, redis_apart.py: tests have caches apart
+    project.py     whose cache a name is; testrun.py, redis_apart.py: tests have caches apart;
+                   rooted.py: so has root by sudo, which is said
 
 Stores and values
     engine.py      THE CONTRACT of engines; engines/: shared memory, Redis, a dict for tests

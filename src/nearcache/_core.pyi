@@ -43,12 +43,14 @@ class Store:
         base_path: str,
         *,
         size_bytes: int,
+        or_less: bool = False,
         max_item_bytes: int | None = None,
         mean_item_bytes: int | None = None,
         near_items: int = 4096,
         near_bytes: int = 16 << 20,
     ) -> Store:
-        """`mean_item_bytes` (key, value and 32) sizes the index; None for what suits most.
+        """`or_less`: a file that is there keeps its size, and a new one takes at most half of
+        what is free. `mean_item_bytes` (key, value and 32) sizes the index; None: what suits most.
 
         `near_*` bound the decoded objects that a FusedCache keeps in this
         process; 0 items: none.

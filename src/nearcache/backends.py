@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
-from nearcache import _core, testrun
+from nearcache import _core, rooted, testrun
 from nearcache.adapter import Configured
 from nearcache.codec.envelope import HEADER as ENVELOPE
 from nearcache.engines import shm
@@ -62,7 +62,7 @@ class SharedMemoryOptions(StampedeOptions, CacheOptions):
         " empty, once no process uses the old file.",
         sized(MIB, 1024 * GIB),
         default=None,
-        shown_default='`"256MB"`, or half of the file system if that is less',
+        shown_default='`"256MB"`, or half of what is free there if that is less',
     )
     max_item_bytes: int | None = option(
         "max_item",
@@ -147,6 +147,11 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
             return shm.base_path_in(testrun.directory(), where)
         return shm.base_path(where, "" if os.path.isabs(where) else this_project().name)
 
+    @property
+    def is_of_user(self) -> bool:
+        """Whether another user would get another cache."""
+        return not (self.apart or os.path.isabs(self.options.location))
+
     def open_engine(self) -> _core.Store:
         chosen, base, owner = self.options, self.path, this_owner()
         store = shm.open_store(
@@ -160,6 +165,8 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
         mine = object()
         if once(("owner", base), lambda: mine) is mine:  # not inside: it may log, see `once`
             shm.note_owner(base, owner, store.created)
+            if self.is_of_user:
+                rooted.warn(base)
         return store
 
     def _test_size_bytes(self) -> int:

@@ -78,3 +78,46 @@ def test_projects_and_sites_that_meet_are_told(projects: Path, private_path: Pat
     text = (alpha.root / "alpha" / "settings.py").read_text()
     alpha.write("alpha/settings.py", text.replace(":memory:", "/srv/other.sqlite3"))
     assert "another site of this project" in said(alpha)
+
+
+SESSIONS = """
+INSTALLED_APPS += ["nearcache"]
+SESSION_ENGINE = "nearcache.sessions"
+"""
+OURS = 'MIDDLEWARE = ["nearcache.sessions.SessionMiddleware"]\n'
+DJANGOS = 'MIDDLEWARE = ["django.contrib.sessions.middleware.SessionMiddleware"]\n'
+DERIVED = """
+MIDDLEWARE = ["mysite.middleware.Mine"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        (OURS, None),
+        (DERIVED, None),
+        (DJANGOS, "W005"),
+        (OURS + 'SESSION_CACHE_ALIAS = "sesions"\n', "E002"),
+        (OURS + 'SESSION_CACHE_ALIAS = "forgiving"\n', "E002"),
+        (OURS + 'NEARCACHE_SESSIONS = {"WHILE_AWAY": "404"}\n', "E002"),
+        (DJANGOS + 'SESSION_ENGINE = "django.contrib.sessions.backends.db"\n', None),
+    ],
+    ids=["ours", "derived", "Django's", "no alias", "forgiving", "option", "another engine"],
+)
+def test_sessions_that_would_fail_are_told(
+    projects: Path, redis_server: Server, more: str, found: str | None
+) -> None:
+    url = f"unix://{redis_server.path}?db=0"
+    forgiving = {"BACKEND": REDIS, "LOCATION": url, "OPTIONS": {"on_error": "miss"}}
+    caches = {"default": memory(), "forgiving": forgiving}
+    project = make_project(projects / "site", "mysite", caches, SESSIONS + more)
+    project.write(
+        "mysite/middleware.py",
+        """
+        from nearcache.sessions import SessionMiddleware
+        class Mine(SessionMiddleware): pass
+        """,
+    )
+    text = said(project, fails=bool(found and found.startswith("E")))
+    assert "Traceback" not in text
+    assert (f"nearcache.{found}" in text) if found else ("nearcache." not in text), text

@@ -180,13 +180,19 @@ pub(crate) fn reserve(file: &File, bytes: usize, path: &Path) -> Result<(), Erro
     };
     match status {
         0 => Ok(()),
-        libc::ENOSPC | libc::ENOMEM | libc::EDQUOT | libc::EFBIG => Err(Error::Full(format!(
-            "{}: no room for {} MiB ({} MiB are free there); lower OPTIONS size, enlarge the file \
-             system (Docker: --shm-size), or put LOCATION elsewhere",
-            path.display(),
-            bytes >> 20,
-            free.unwrap_or(0) >> 20
-        ))),
+        libc::ENOSPC | libc::ENOMEM | libc::EDQUOT | libc::EFBIG => {
+            let free_mib = free.unwrap_or(0) >> 20;
+            let less = match free_mib {
+                0 => String::new(),
+                most => format!("write OPTIONS \"size\": \"{most}MB\" or less, "),
+            };
+            Err(Error::Full(format!(
+                "{}: no room for {} MiB ({free_mib} MiB are free there); {less}enlarge the file \
+                 system (Docker: --shm-size), or put LOCATION elsewhere",
+                path.display(),
+                bytes >> 20,
+            )))
+        }
         code => Err(io_error(path, "cannot be reserved", &std::io::Error::from_raw_os_error(code))),
     }
 }
@@ -205,7 +211,7 @@ fn allocate(file: &File, bytes: usize) -> libc::c_int {
 }
 
 /// Where the file lies; `None` if its file system does not tell (a ramfs has no bound).
-fn free_bytes(path: &Path) -> Option<u64> {
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt;
     let directory = path.parent().unwrap_or(path);
     let name = std::ffi::CString::new(directory.as_os_str().as_bytes()).ok()?;

@@ -47,6 +47,9 @@ const MAX_SIZE_BYTES: u64 = 1 << 40;
 pub struct Config {
     /// Size of the file, all overhead included, in bytes.
     pub size_bytes: u64,
+    /// Nobody asked for that size: a file that is there keeps its own, and a new one
+    /// takes at most half of what is free.
+    pub or_less: bool,
     /// Largest key and value together, in bytes; an eighth of a shard if not given.
     pub max_item_bytes: Option<u64>,
     /// Mean size of a record (key, value and 32 bytes) to make the index for, in

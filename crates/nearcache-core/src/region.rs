@@ -19,13 +19,14 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::files::{
-    OPENING_BYTE, OpenFailure, PRESENCE_BYTE, effective_uid, io_error, locked_for_opening,
-    open_private, private_directory, remove_if_there, reserve, try_range, with_suffix,
+    OPENING_BYTE, OpenFailure, PRESENCE_BYTE, effective_uid, free_bytes, io_error,
+    locked_for_opening, open_private, private_directory, remove_if_there, reserve, try_range,
+    with_suffix,
 };
 use crate::layout::{
     Config, Geometry, LAYOUT_VERSION, LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, MAGIC,
-    NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, PROCESS_SLOTS, PROCESS_WORDS, PROCESSES,
-    READY, header,
+    MIN_SIZE_BYTES, NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, PROCESS_SLOTS, PROCESS_WORDS,
+    PROCESSES, READY, header,
 };
 use crate::lock::Locks;
 #[cfg(target_os = "linux")]
@@ -73,7 +74,7 @@ impl Region {
         left: Left,
     ) -> Result<Self, Error> {
         let geometry = Geometry::new(config)?;
-        let wanted = Wanted { base, config, geometry, kernel: Kernel::now()? };
+        let wanted = Wanted { base, config: config.clone(), geometry, kernel: Kernel::now()? };
         private_directory(base)?;
         let (presence, made_here) = locked_for_opening(base, patience)?;
         let opened = wanted.open(Users::of(&presence, made_here, base), left);
@@ -131,25 +132,28 @@ impl Users {
 /// What is to be opened.
 struct Wanted<'a> {
     base: &'a Path,
-    config: &'a Config,
+    config: Config,
     geometry: Geometry,
     kernel: Kernel,
 }
 
 impl Wanted<'_> {
-    fn open(&self, users: Users, left: Left) -> Result<Opened, Error> {
+    fn open(mut self, users: Users, left: Left) -> Result<Opened, Error> {
         let path = data_path(self.base);
         let file = match open_private(&path, false) {
             Ok(file) => file,
-            Err(OpenFailure::Missing) => return self.create(left.last_token, None),
+            Err(OpenFailure::Missing) => return self.create_fitting(left.last_token, None),
             Err(OpenFailure::Error(error)) => return Err(error),
         };
         if left.useless.is_some() && left.useless == inode_of(&file).ok() {
             let notice = "the cache file was damaged (truncated, or a lock of it stayed taken by \
                           nobody); it was made anew";
-            return self.create(left.last_token, Some(notice.into()));
+            return self.create_fitting(left.last_token, Some(notice.into()));
         }
         let opened = Opened::attach(file, &path)?;
+        if self.config.or_less {
+            self.resize(opened.config().size_bytes)?;
+        }
         let last_token = left.last_token.max(opened.last_token());
         if !opened.is_of(&self.kernel) {
             return self.after_a_boot(users, last_token);
@@ -176,7 +180,7 @@ impl Wanted<'_> {
     }
 
     /// A file with another boot id is of an earlier boot, unless somebody has it open.
-    fn after_a_boot(&self, users: Users, last_token: u64) -> Result<Opened, Error> {
+    fn after_a_boot(self, users: Users, last_token: u64) -> Result<Opened, Error> {
         if users == Users::Others {
             return Err(Error::Refused(format!(
                 "{}: is used by processes that see another boot id (a container with its own \
@@ -188,8 +192,41 @@ impl Wanted<'_> {
         self.create(last_token, Some(notice.into()))
     }
 
+    /// As [`Self::create`], where no file says what size will do.
+    fn create_fitting(mut self, last_token: u64, notice: Option<String>) -> Result<Opened, Error> {
+        self.shrink()?;
+        self.create(last_token, notice)
+    }
+
     /// Makes a new file beside and renames it over the old one, if any.
-    fn create(&self, last_token: u64, notice: Option<String>) -> Result<Opened, Error> {
+    fn create(mut self, last_token: u64, notice: Option<String>) -> Result<Opened, Error> {
+        loop {
+            match self.create_beside(last_token, notice.clone()) {
+                // Others took the room meanwhile, or the old file has it.
+                Err(Error::Full(_)) if self.shrink()? => {}
+                made => return made,
+            }
+        }
+    }
+
+    /// Wants less, if less will do and more than half of what is free was wanted.
+    fn shrink(&mut self) -> Result<bool, Error> {
+        let half = free_bytes(&data_path(self.base)).map_or(u64::MAX, |free| free / 2);
+        let size = half.max(MIN_SIZE_BYTES);
+        let shrinks = self.config.or_less && size < self.config.size_bytes;
+        if shrinks {
+            self.resize(size)?;
+        }
+        Ok(shrinks)
+    }
+
+    fn resize(&mut self, size_bytes: u64) -> Result<(), Error> {
+        self.config.size_bytes = size_bytes;
+        self.geometry = Geometry::new(&self.config)?;
+        Ok(())
+    }
+
+    fn create_beside(&self, last_token: u64, notice: Option<String>) -> Result<Opened, Error> {
         let fresh = with_suffix(self.base, &format!(".v{LAYOUT_VERSION}.new"));
         let path = data_path(self.base);
         // Left over by a process that died right here.
@@ -264,7 +301,7 @@ impl Opened {
                 path.display()
             ))
         };
-        if metadata.len() < crate::layout::MIN_SIZE_BYTES || metadata.len() % 4096 != 0 {
+        if metadata.len() < MIN_SIZE_BYTES || metadata.len() % 4096 != 0 {
             return Err(foreign(
                 "is not a whole cache file (it was truncated, or is something else)",
             ));
@@ -414,6 +451,7 @@ fn config_in(mapped: &Mapped, size_bytes: u64) -> Config {
     let given = |at| Some(mapped.load(at, Relaxed)).filter(|bytes| *bytes != 0);
     Config {
         size_bytes,
+        or_less: false,
         max_item_bytes: given(header::MAX_ITEM),
         mean_item_bytes: given(header::MEAN_ITEM),
     }

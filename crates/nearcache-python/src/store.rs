@@ -30,17 +30,19 @@ type ScanItem<'py> = (Bound<'py, PyBytes>, usize, Option<u64>, u64);
 #[pymethods]
 impl Store {
     #[new]
-    #[pyo3(signature = (base_path, *, size_bytes, max_item_bytes=None, mean_item_bytes=None, near_items=4096, near_bytes=16 << 20))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    #[pyo3(signature = (base_path, *, size_bytes, or_less=false, max_item_bytes=None, mean_item_bytes=None, near_items=4096, near_bytes=16 << 20))]
     fn new(
         py: Python<'_>,
         base_path: &str,
         size_bytes: u64,
+        or_less: bool,
         max_item_bytes: Option<u64>,
         mean_item_bytes: Option<u64>,
         near_items: usize,
         near_bytes: usize,
     ) -> PyResult<Store> {
-        let config = Config { size_bytes, max_item_bytes, mean_item_bytes };
+        let config = Config { size_bytes, or_less, max_item_bytes, mean_item_bytes };
         // Making the file may take long: memory is reserved page by page.
         let opened = py.detach(|| nearcache_core::Store::open(Path::new(base_path), &config));
         let core = opened.map_err(|error| region_error(py, &error))?;

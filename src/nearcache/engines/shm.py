@@ -35,7 +35,6 @@ from nearcache.process import once
 logger = logging.getLogger("nearcache.shm")
 
 TMPFS = "/dev/shm"  # noqa: S108 - the directory in it is private, and checked
-MIN_SIZE_BYTES = MIB
 DEFAULT_SIZE_BYTES = 256 * MIB
 SUFFIX = f".v{_core.LAYOUT_VERSION}.seg"
 LOCK_SUFFIX = ".lock"
@@ -121,10 +120,12 @@ def open_existing(base: str) -> _core.Store:
     return _core.Store.existing(base)
 
 
-def _open(base: str, size_bytes: int | None, tuning: dict[str, int]) -> _core.Store:
+def _open(base: str, size_bytes: int | None, tuning: dict[str, Any]) -> _core.Store:
     try:
         _make_private_directory(Path(base).parent)
-        return _core.Store(base, size_bytes=size_bytes or _fitting_size_bytes(base), **tuning)
+        if size_bytes:
+            return _core.Store(base, size_bytes=size_bytes, **tuning)
+        return _core.Store(base, size_bytes=DEFAULT_SIZE_BYTES, or_less=True, **tuning)
     except (ValueError, OSError) as error:  # sizes that do not go together; a closed directory
         raise RegionError(f"{data_path(base)}: {error}") from error
 
@@ -144,24 +145,6 @@ def _make_private_directory(directory: Path) -> None:
             f"{directory}: cannot be made ({error.strerror}); set LOCATION to an absolute path"
             " in a directory that this user owns"
         ) from error
-
-
-def _fitting_size_bytes(base: str) -> int:
-    """The size when nobody asked for one: an existing file's, else what surely fits.
-
-    Half of the whole file system, not of what is free now: every process must come to the
-    same answer. Containers often have 64 MiB of /dev/shm.
-    """
-    existing = data_path(base)
-    if existing.exists():
-        return max(MIN_SIZE_BYTES, existing.stat().st_size)
-    try:
-        whole = os.statvfs(Path(base).parent)
-    except OSError as error:
-        raise RegionError(
-            f"{Path(base).parent}: {error.strerror}; make that directory, or set LOCATION to a name"
-        ) from error
-    return min(DEFAULT_SIZE_BYTES, whole.f_frsize * whole.f_blocks // 2)
 
 
 # -- who uses a file -------------------------------------------------------------------------
