@@ -30,13 +30,15 @@ def own(redis_directory: Path, either: dict[str, Any]) -> Iterator[Server]:
 
 
 @pytest.fixture
-def engine(own: Server) -> Iterator[Any]:
-    made = open_engine(own.path)
+def engine(own: Server, request: pytest.FixtureRequest) -> Iterator[Any]:
+    made = open_engine(own.path, **getattr(request, "param", {}))
     yield made
     made.topology.close()
 
 
-@pytest.mark.parametrize("script", [ACQUIRE, WAIT])
+# The server stands still for as long as that, in real time.
+@pytest.mark.parametrize("engine", [{"read_timeout_s": 4.0}], indirect=True, ids=["4 s"])
+@pytest.mark.parametrize("script", [ACQUIRE, WAIT], ids=["ACQUIRE", "WAIT"])
 def test_what_dead_connections_had_asked_for_makes_no_ghosts(
     own: Server, engine: Any, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
