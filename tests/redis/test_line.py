@@ -106,6 +106,13 @@ def test_many_commands_are_answered_in_their_order(line: SharedLine) -> None:
     assert replies == [b"%d" % number for number in range(5000)]
 
 
+def test_many_commands_again_and_again_on_one_connection(line: SharedLine) -> None:
+    stored = b"".join(pack(b"SET", b"k%d" % n, bytes(1000)) for n in range(200))
+    for _ in range(20):  # 4 MB: what was sent before is no reason to give up
+        assert line.ask_many(stored, 200, SAFE) == [b"OK"] * 200
+    assert line.stats()["connects"] == 1
+
+
 def test_error_replies_are_returned_in_their_place(line: SharedLine) -> None:
     line.ask(pack(b"LPUSH", b"list", b"x"))
     replies = line.ask_many(pack(b"ECHO", b"a") + pack(b"GET", b"list") + pack(b"ECHO", b"b"), 3)

@@ -69,7 +69,7 @@ class Exchange:
     ``batch`` is whom the replies are for; nobody, where only one asked who is gone.
     """
 
-    __slots__ = ("batch", "count", "data", "parts", "replies")
+    __slots__ = ("batch", "begun", "count", "data", "parts", "replies")
 
     def __init__(self, data: bytes, count: int, batch: Sequence[Any] = (), sent: int = 0) -> None:
         self.data = data
@@ -78,6 +78,8 @@ class Exchange:
         self.parts = [sent]
         """Bytes that left, call by call."""
         self.replies: list[Any] = []
+        self.begun = not batch
+        """Whether replies of it may have come; what the short way began may have some."""
 
     @property
     def sent(self) -> int:
@@ -88,10 +90,10 @@ class Channel:
     """A connected socket and a reader. ``send``, ``step`` and ``gets`` are the short way's."""
 
     __slots__ = (
-        "_feed",
         "_green",
         "_has_pushes",
         "_inbox",
+        "_pieces",
         "_poll",
         "_raw_gets",
         "_raw_recv",
@@ -129,11 +131,14 @@ class Channel:
         self._inbox: deque[bytes] = deque()
         self._green = None if self.hub is None else _Green(sock)
         self._raw_send, self._raw_recv = _raw(sock)
-        self._feed, self._raw_gets = reader.feed, reader.gets
+        # Taken from the inbox and given to the reader, with no instruction between.
+        self._pieces = map(reader.feed, starmap(self._inbox.popleft, repeat(())))
+        self._raw_gets = reader.gets
         self.send, self.recv = sock.send, sock.recv
         # What comes is in the reader when this returns, and has not come if it does not.
         come = map(reader.feed, map(self._raw_recv, repeat(READ_BYTES)))
-        self.step = self._patient(functools.partial(next, come))
+        step = functools.partial(next, come)
+        self.step = step if self._green is None else self._green.patient(step, False)
         self.has_data = reader.has_data
         self._has_pushes = protocol != 2
         self.gets = _without_pushes(reader.gets) if self._has_pushes else reader.gets
@@ -229,10 +234,13 @@ class Channel:
         assert exchange is not None
         self.fresh_until = BUSY
         self._block()
+        begun, exchange.begun = exchange.begun, True
         if exchange.count > 1 and len(exchange.data) > AT_ONCE_BYTES:
             self._send_while_reading(exchange)
         else:
             self._send_all(exchange)
+        if begun:
+            self._parse(exchange)
         self._read(exchange)
 
     def end(self, fresh_until: float) -> None:
@@ -269,14 +277,12 @@ class Channel:
             return False
 
     def _read(self, exchange: Exchange) -> None:
-        size, started, before = READ_BYTES, time.monotonic(), self.received
-        while True:
-            self._parse(exchange)
-            if len(exchange.replies) >= exchange.count:
-                break
+        size, started, before = READ_BYTES, time.monotonic(), self.moved
+        while len(exchange.replies) < exchange.count:
             if self._receive(size) == size:
                 size = BIG_READ_BYTES
             self._count(started, before)
+            self._parse(exchange)
         if len(exchange.replies) > exchange.count or (self.has_data() and not self._has_pushes):
             raise ProtocolError("more replies than there were commands")
 
@@ -284,7 +290,10 @@ class Channel:
         """Takes some bytes; how many."""
         inbox, recv = self._inbox, self._raw_recv
         if not inbox:
-            self._patient(lambda: inbox.extend(map(recv, (size,))))()
+            if self._green is None:
+                inbox.extend(map(recv, (size,)))
+            else:
+                self._green.patient(lambda: inbox.extend(map(recv, (size,))), False)()
         count = len(inbox[0])
         if not count:
             raise EOFError("the server closed the connection")
@@ -295,15 +304,15 @@ class Channel:
         """Moves what came to the reader, and complete replies from there."""
         inbox, replies = self._inbox, exchange.replies
         while inbox:
-            deque(map(self._feed, starmap(inbox.popleft, ((),))), maxlen=0)
+            next(self._pieces)
         replies.extend(iter(self._raw_gets, MORE))
         if self._has_pushes:
             replies[:] = [each for each in replies if type(each) not in PUSHES]
 
     def _count(self, started: float, before: int) -> None:
-        come = self.received - before
-        if time.monotonic() > started + self.timeout_s * (2 + come / READ_BYTES):
-            raise TimeoutError(f"only {come} bytes came")
+        moved = self.moved - before
+        if time.monotonic() > started + self.timeout_s * (2 + moved / READ_BYTES):
+            raise TimeoutError(f"only {moved} bytes came or left")
 
     def _send_all(self, exchange: Exchange) -> None:
         data = memoryview(exchange.data)
@@ -312,7 +321,10 @@ class Channel:
 
     def _send(self, exchange: Exchange, piece: memoryview) -> None:
         parts, send = exchange.parts, self._raw_send
-        self._patient(lambda: parts.extend(map(send, (piece,))), writing=True)()
+        if self._green is None:
+            parts.extend(map(send, (piece,)))
+        else:
+            self._green.patient(lambda: parts.extend(map(send, (piece,))), True)()
         self.passed += parts[-1]
 
     def _send_while_reading(self, exchange: Exchange) -> None:
@@ -344,9 +356,6 @@ class Channel:
         if not poll.poll(self.timeout_s * 1000):
             raise TimeoutError("neither readable nor writable")
 
-    def _patient(self, act: Callable[[], Any], writing: bool = False) -> Callable[[], Any]:
-        return act if self._green is None else self._green.patient(act, writing)
-
     # ---- the end
 
     def drain(self) -> bool:
@@ -357,7 +366,7 @@ class Channel:
         try:
             self._block()
             self.sock.shutdown(SHUT_WR)
-            started, before = time.monotonic(), self.received
+            started, before = time.monotonic(), self.moved
             while data := self.recv(READ_BYTES):
                 self.received += len(data)
                 self._count(started, before)

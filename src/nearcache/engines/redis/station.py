@@ -172,7 +172,9 @@ class Station:
     def torn(self) -> Request | None:
         """The first who waits for a reply of an exchange that its leader was torn from."""
         exchange = self.channel.exchange
-        waiting = (each for each in exchange.batch if not each.done) if exchange else ()
+        if exchange is None:
+            return None
+        waiting = (each for each in exchange.batch if not each.done)
         return next((each for each in waiting if not each.abandoned), None)
 
 
