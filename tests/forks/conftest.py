@@ -44,13 +44,13 @@ def cache_settings(request: pytest.FixtureRequest) -> Settings:
 
 @pytest.fixture
 def run() -> Callable[..., str]:
-    """Runs a program that begins with what is in work.py; what it printed."""
+    """Runs a program that begins with ``first`` and what is in work.py; what it printed."""
 
-    def run_it(cache: Settings, program: str, *arguments: str) -> str:
-        text = "from tests.forks.work import *\n" + textwrap.dedent(program)
+    def run_it(cache: Settings, program: str, first: str = "") -> str:
+        text = f"{first}\nfrom tests.forks.work import *\n" + textwrap.dedent(program)
         done = subprocess.run(
             # Python warns of forks beside threads: rightly.
-            [sys.executable, "-W", "ignore", "-c", text, json.dumps(cache), *arguments],
+            [sys.executable, "-W", "ignore", "-c", text, json.dumps(cache)],
             cwd=ROOT,
             capture_output=True,
             text=True,

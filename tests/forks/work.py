@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time  # noqa: F401 - for the programs
 import traceback
 from collections.abc import Callable
 from typing import Any, Self

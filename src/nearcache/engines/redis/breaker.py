@@ -16,6 +16,7 @@ line of many callers does that afterwards, as a log handler may use the very sam
 No locks: the one thing that must happen once, taking the probe, is a ``dict.setdefault``, which
 is atomic for threads and greenlets, and cannot be left locked by a fork or an interrupt. Two
 racing failures may count as one. Tasks, greenlets and threads share the breaker of their process.
+A forked child begins with what its parent knew, and with no probe: whoever probes is not there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Literal
 
 from nearcache.engines.redis.target import Address, Target
 from nearcache.errors import CircuitOpen, EngineConfiguration, EngineError
-from nearcache.process import chance
+from nearcache.process import chance, generation
 
 logger = logging.getLogger("nearcache.redis")
 
@@ -66,13 +67,17 @@ class Breaker:
         self._in_a_row = self._openings = 0
         self._error: tuple[type[EngineError], str] | None = None
         self._probe_at = 0.0
-        self._probers: dict[int, object] = {}
+        self._probers: dict[tuple[int, int], object] = {}
 
     @property
     def state(self) -> State:
         if self._error is None:
             return "closed"
-        return "half-open" if self._probers else "open"
+        return "half-open" if self._is_probed else "open"
+
+    @property
+    def _is_probed(self) -> bool:
+        return any(process == generation() for process, _ in list(self._probers))
 
     def check(self) -> None:
         """Returns if the server may be asked.
@@ -88,7 +93,8 @@ class Breaker:
         if over_s >= 0:
             me = object()
             # One probe per window of time: a lost one costs a window, and nothing more.
-            if self._probers.setdefault(int(over_s / self._probe_s), me) is me:
+            window = generation(), int(over_s / self._probe_s)
+            if self._probers.setdefault(window, me) is me:
                 return
         self._refused += 1
         kind, message = error
@@ -114,7 +120,7 @@ class Breaker:
                 self._open(error)
                 text = f"{self.name} is not asked for a while: {error}"
                 self.unsaid.append((logging.WARNING, text))
-        elif self._probers:
+        elif self._is_probed:
             # Failures of requests that were under way when the circuit opened change nothing.
             self._open(error)
 
