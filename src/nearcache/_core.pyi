@@ -1,7 +1,7 @@
 """Types of the native module (crates/nearcache-python)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypedDict
+from typing import Any, Protocol, Self, TypedDict
 
 from typing_extensions import Buffer
 
@@ -23,12 +23,21 @@ def generation() -> int:
 def _when_forked(call: Callable[[], object]) -> None:
     """``call`` is called in a forked child, by the first who asks there for its generation."""
 
+class Home(Protocol):
+    """Where the cache of this process's user is, for a process that may become another's."""
+
+    def find(self) -> str:
+        """The path without suffixes. Raises RegionError."""
+    def opened(self, base_path: str, path: str, created: bool, notice: str | None) -> object:
+        """Called when the store went over to that file; see `Store` for the others."""
+
 class Store:
     """One shared-memory cache file, mapped: an Engine as ``nearcache.engine`` has it.
 
     Thread-safe; survives ``fork``. The file is found or made by the constructor, which
     raises RegionError or RegionFull if it cannot be used, and ValueError if the sizes make
-    no sense.
+    no sense. In a process that became another user's the first call asks ``home`` where that
+    user's file is and goes over to it, and each call raises the same errors if that fails.
     """
 
     path: str  # the data file
@@ -48,12 +57,14 @@ class Store:
         mean_item_bytes: int | None = None,
         near_items: int = 4096,
         near_bytes: int = 16 << 20,
+        home: Home | None = None,
     ) -> Store:
         """`or_less`: a file that is there keeps its size, and a new one takes at most half of
         what is free. `mean_item_bytes` (key, value and 32) sizes the index; None: what suits most.
 
         `near_*` bound the decoded objects that a FusedCache keeps in this
-        process; 0 items: none.
+        process; 0 items: none. Without a ``home`` the path is every user's, and refused to
+        all but its owner.
         """
     @staticmethod
     def existing(base_path: str) -> Store:

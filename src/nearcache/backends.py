@@ -142,10 +142,7 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
     @property
     def path(self) -> str:
         """That of its files, without their suffixes."""
-        where = self.options.location
-        if self.apart:
-            return shm.base_path_in(testrun.directory(), where)
-        return shm.base_path(where, "" if os.path.isabs(where) else this_project().name)
+        return self._home().base
 
     @property
     def is_of_user(self) -> bool:
@@ -153,21 +150,29 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
         return not (self.apart or os.path.isabs(self.options.location))
 
     def open_engine(self) -> _core.Store:
-        chosen, base, owner = self.options, self.path, this_owner()
+        chosen = self.options
+        home = self._home(
+            size_bytes=self._test_size_bytes() if self.apart else chosen.size_bytes,
+            owner=tuple(this_owner().items()),
+        )
         store = shm.open_store(
-            base,
-            self._test_size_bytes() if self.apart else chosen.size_bytes,
+            home,
             max_item_bytes=chosen.max_item_bytes,
             mean_item_bytes=chosen.mean_item_bytes,
             near_items=chosen.near_items,
             near_bytes=chosen.near_bytes,
         )
         mine = object()
-        if once(("owner", base), lambda: mine) is mine:  # not inside: it may log, see `once`
-            shm.note_owner(base, owner, store.created)
-            if self.is_of_user:
-                rooted.warn(base)
+        first = once(("rooted", home), lambda: mine) is mine
+        if first and self.is_of_user:  # not inside: it may log, see `once`
+            rooted.warn(home.base)
         return store
+
+    def _home(self, **more: Any) -> shm.Home:
+        where = self.options.location
+        if self.apart:
+            return shm.Home(where, directory=testrun.directory(), **more)
+        return shm.Home(where, "" if os.path.isabs(where) else this_project().name, **more)
 
     def _test_size_bytes(self) -> int:
         chosen = self.options

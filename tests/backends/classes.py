@@ -6,7 +6,7 @@ from nearcache.adapter import EngineCache
 from nearcache.backends import SharedMemoryOptions
 from nearcache.engine import Engine
 from nearcache.engines.memory import MemoryEngine
-from nearcache.engines.shm import open_store
+from nearcache.engines.shm import Home, open_store
 from nearcache.process import once
 
 
@@ -27,4 +27,5 @@ class PlainSharedMemoryCache(EngineCache):
 
     def open_engine(self) -> Engine:
         chosen = self.options
-        return open_store(chosen.location, chosen.size_bytes, max_item_bytes=chosen.max_item_bytes)
+        home = Home(chosen.location, size_bytes=chosen.size_bytes)
+        return open_store(home, max_item_bytes=chosen.max_item_bytes)

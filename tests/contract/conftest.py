@@ -14,7 +14,7 @@ from nearcache.engine import Engine, ScanItem
 from nearcache.engines.memory import MemoryEngine
 from nearcache.engines.redis.engine import RedisEngine, open_redis
 from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.shm import open_store
+from nearcache.engines.shm import Home, open_store
 from tests.clocks import store_s
 from tests.redis.cluster_servers import ClusterServers
 from tests.redis.servers import Server
@@ -60,7 +60,8 @@ def engine(
     if engine_name == "memory":
         return MemoryEngine(clock, max_item_bytes=100_000)
     if engine_name == "shm":
-        return open_store(str(private_path / "contract"), 4 << 20, max_item_bytes=100_000)
+        home = Home(str(private_path / "contract"), size_bytes=4 << 20)
+        return open_store(home, max_item_bytes=100_000)
     return request.getfixturevalue(engine_name.replace("-", "_"))
 
 

@@ -63,7 +63,7 @@ def test_what_is_said_while_a_store_is_opened(
     private_path: Path, handled: Callable[[Any], None]
 ) -> None:
     where = str(private_path / "cache")
-    shm.open_store(where, 4 << 20)
+    shm.open_store(shm.Home(where, size_bytes=4 << 20))
     # Of another size than the file that others use: the store has something to say.
     cache: Any = SharedMemoryCache(where, {"OPTIONS": {"size": "8MB"}})
     handled(cache)

@@ -46,11 +46,14 @@ def cache_settings(request: pytest.FixtureRequest) -> Settings:
 def run() -> Callable[..., str]:
     """Runs a program that begins with ``first`` and what is in work.py; what it printed."""
 
-    def run_it(cache: Settings, program: str, first: str = "") -> str:
-        text = f"{first}\nfrom tests.forks.work import *\n" + textwrap.dedent(program)
+    def run_it(
+        cache: Settings, program: str, *arguments: str, first: str = "", then: str = ""
+    ) -> str:
+        parts = [f"{first}\nfrom tests.forks.work import *\n", program, then]
+        text = "".join(textwrap.dedent(part) for part in parts)
         done = subprocess.run(
             # Python warns of forks beside threads: rightly.
-            [sys.executable, "-W", "ignore", "-c", text, json.dumps(cache)],
+            [sys.executable, "-W", "ignore", "-c", text, json.dumps(cache), *arguments],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -23,10 +23,10 @@ from tests.raw_fork import raw_fork
 KEYS = 50
 
 
-def configured() -> Any:
-    """The cache that the program's first argument describes."""
+def configured(**more: Any) -> Any:
+    """The cache that the program's first argument describes; ``more``: settings."""
     caches = {"default": json.loads(sys.argv[1])}
-    settings.configure(CACHES=caches, USE_TZ=True, SECRET_KEY="for tests only")
+    settings.configure(CACHES=caches, USE_TZ=True, SECRET_KEY="for tests only", **more)
     django.setup()
     from django.core.cache import caches as made
 

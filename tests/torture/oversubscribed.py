@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nearcache.engines.shm import open_store
+from nearcache.engines.shm import Home, open_store
 
 MIB = 1 << 20
 VALUE = bytes(200)  # about a session
@@ -43,7 +43,7 @@ def main() -> int:
 
 def load(base: str, size_bytes: int, processes: int, sets: int) -> dict[str, Any]:
     """Each process writes so often; what became of it."""
-    engine = open_store(base, size_bytes)
+    engine = open_store(Home(base, size_bytes=size_bytes))
     started_s = time.monotonic()
     ends = [forked(lambda number=number: work(engine, number, sets)) for number in range(processes)]
     results = [end() for end in ends]

@@ -135,6 +135,11 @@ impl<M: Mem> Cache<M> {
         Key { bytes, hash: hash_of(bytes, self.seed) }
     }
 
+    /// A random number of its file.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Largest key and value together, in bytes.
     pub fn max_item_bytes(&self) -> u64 {
         self.geometry.max_item_bytes()

@@ -5,12 +5,15 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering::AcqRel, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::user::effective_uid;
 
 /// Locked, for a moment, by who opens the data file.
 pub(crate) const OPENING_BYTE: i64 = 0;
@@ -53,7 +56,8 @@ fn way_out_of(directory: &Path, metadata: &fs::Metadata, base: &Path) -> String 
 pub(crate) fn check_owner(path: &Path, metadata: &fs::Metadata, mend: &str) -> Result<(), Error> {
     if metadata.uid() != effective_uid() {
         return Err(Error::Refused(format!(
-            "{}: belongs to user {}, this process is user {}; give LOCATION a path of its own",
+            "{}: belongs to user {}, this process is user {}; chown it to this one, or give LOCATION \
+             a path of its own",
             path.display(),
             metadata.uid(),
             effective_uid()
@@ -144,6 +148,39 @@ pub(crate) fn try_range(file: &File, start: i64, kind: i32) -> bool {
     range.l_len = 1;
     // SAFETY: the descriptor is open and `range` is a valid flock.
     unsafe { libc::fcntl(file.as_raw_fd(), SET_LOCK, &range) == 0 }
+}
+
+/// The descriptor that keeps the presence lock.
+pub(crate) struct Presence {
+    /// -1 once closed.
+    fd: AtomicI32,
+    inode: Option<u64>,
+}
+
+impl Presence {
+    pub fn new(file: File) -> Self {
+        let inode = file.metadata().map(|metadata| metadata.ino()).ok();
+        Self { fd: AtomicI32::new(file.into_raw_fd()), inode }
+    }
+
+    /// Whether both are one number.
+    pub fn is(&self, other: &Presence) -> bool {
+        self.fd.load(Relaxed) == other.fd.load(Relaxed)
+    }
+
+    /// A daemon may have closed all descriptors, and have something else under this number.
+    pub fn close(&self) {
+        let fd = self.fd.swap(-1, AcqRel);
+        if fd < 0 {
+            return;
+        }
+        // SAFETY: if it is not open, nothing is done with it.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+        let inode = file.metadata().map(|metadata| metadata.ino()).ok();
+        if inode.is_some() && inode == self.inode {
+            drop(ManuallyDrop::into_inner(file));
+        }
+    }
 }
 
 pub(crate) fn wait_for_range(
@@ -238,11 +275,6 @@ pub(crate) fn io_error(path: &Path, what: &str, error: &std::io::Error) -> Error
         _ => "",
     };
     Error::Io(format!("{}: {what}: {error}{hint}", path.display()))
-}
-
-pub(crate) fn effective_uid() -> u32 {
-    // SAFETY: always succeeds.
-    unsafe { libc::geteuid() }
 }
 
 #[cfg(test)]

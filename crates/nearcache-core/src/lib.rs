@@ -74,6 +74,9 @@ mod stats;
 mod store;
 #[cfg(target_os = "linux")]
 mod truncated;
+mod user;
+#[cfg(target_os = "linux")]
+mod withheld;
 mod write;
 
 pub use cache::{Cache, LockTableError};
@@ -89,5 +92,5 @@ pub use named_locks::Turn;
 pub use record::{TAG_DIGITS, TAG_INT};
 pub use shard::{Buffer, Found, Item, Key, Place};
 pub use stats::Counter;
-pub use store::Store;
+pub use store::{NotOurs, Store};
 pub use write::{Added, Incr, Stored};

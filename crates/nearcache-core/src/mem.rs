@@ -69,12 +69,13 @@ pub trait Mem {
 ///
 /// Invariants: **M1** `base` is aligned to 8 bytes and `words * 8` bytes from it
 /// stay mapped, readable and writable for ever (a mapping is never undone; what is in it may
-/// be exchanged at once, see [`Mapped::release`]);
+/// be exchanged at once, see [`Mapped::release`]; a forked child may find zeros, see `withheld.rs`);
 /// **M2** all access goes through [`Mem`], here and in every other process.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
     base: *mut u8,
     words: usize,
+    withheld: bool,
 }
 
 // SAFETY: all access is atomic (M2) and the memory never goes away (M1).
@@ -88,7 +89,7 @@ impl Mapped {
     /// The caller promises M1 and M2.
     pub unsafe fn new(base: *mut u8, words: usize) -> Self {
         assert_eq!(base as usize % 8, 0);
-        Self { base, words }
+        Self { base, words, withheld: false }
     }
 
     /// Where a word is, for the pthread mutex that lives there.
@@ -96,6 +97,44 @@ impl Mapped {
         assert!(at < self.words);
         // SAFETY: in bounds, just checked (M1).
         unsafe { self.base.add(at * 8) }
+    }
+
+    /// The same, which children that are forked from now on do not get.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn withheld(self) -> std::io::Result<Self> {
+        // SAFETY: whole pages of this mapping, of which nothing changes here.
+        match unsafe { libc::madvise(self.base.cast(), self.words * 8, libc::MADV_DONTFORK) } {
+            0 => Ok(Self { withheld: true, ..self }),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_withheld(&self) -> bool {
+        self.withheld
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn is_withheld(&self) -> bool {
+        false
+    }
+
+    /// In a child, before anybody else runs there: zeros where memory was withheld, for M1.
+    /// Nothing but system calls.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn stand_in(&self) {
+        let bytes = self.words * 8;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let kind = kind | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: replaces nothing, or fails; an older kernel may put it elsewhere, and then
+        // nobody has it.
+        unsafe {
+            let found = libc::mmap(self.base.cast(), bytes, access, kind, -1, 0);
+            if found != libc::MAP_FAILED && found != self.base.cast() {
+                libc::munmap(found, bytes);
+            }
+        }
     }
 
     /// Gives the file behind this memory back: from now on it is private, and zero but for the

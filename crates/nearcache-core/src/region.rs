@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::files::{
-    OPENING_BYTE, OpenFailure, PRESENCE_BYTE, effective_uid, free_bytes, io_error,
-    locked_for_opening, open_private, private_directory, remove_if_there, reserve, try_range,
-    with_suffix,
+    OPENING_BYTE, OpenFailure, PRESENCE_BYTE, free_bytes, io_error, locked_for_opening,
+    open_private, private_directory, remove_if_there, reserve, try_range, with_suffix,
 };
+use crate::generation::generation;
 use crate::layout::{
     Config, Geometry, LAYOUT_VERSION, LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, MAGIC,
     MIN_SIZE_BYTES, NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, PROCESS_SLOTS, PROCESS_WORDS,
@@ -33,6 +33,7 @@ use crate::lock::Locks;
 use crate::lock::{Gate, robust};
 use crate::machine::{Kernel, libc_flavour, machine, random_word};
 use crate::mem::{Mapped, Mem};
+use crate::user::{self, effective_uid};
 
 /// Longest wait, at the start, for another process that is making the file.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,6 +50,9 @@ pub(crate) struct Region {
     pub notice: Option<String>,
     /// Keeps the presence lock.
     pub presence: File,
+    /// Who opened it: the user, and the process (its [`generation`]).
+    pub user: u32,
+    pub process: u64,
 }
 
 /// What a process knows of a file that it leaves for another one.
@@ -73,6 +77,7 @@ impl Region {
         patience: Duration,
         left: Left,
     ) -> Result<Self, Error> {
+        let (user, process) = (effective_uid(), generation());
         let geometry = Geometry::new(config)?;
         let wanted = Wanted { base, config: config.clone(), geometry, kernel: Kernel::now()? };
         private_directory(base)?;
@@ -86,7 +91,26 @@ impl Region {
         // Presence is shared by all users; taking it shared gives up exclusiveness.
         try_range(&presence, PRESENCE_BYTE, libc::F_RDLCK);
         try_range(&presence, OPENING_BYTE, libc::F_UNLCK);
-        opened.map(|opened| opened.into_region(presence))
+        let region = opened?.into_region(presence, user, process);
+        // A thread opens this while another one may change the user: then the checks say nothing.
+        if effective_uid() != user {
+            region.abandon();
+            return Err(Error::Io(format!(
+                "{}: the user of this process changed while the cache was opened; try again",
+                base.display()
+            )));
+        }
+        Ok(region)
+    }
+
+    /// Gives a file back that nobody has used yet.
+    pub fn abandon(self) {
+        // A child does not have what its parent kept for itself.
+        #[cfg(target_os = "linux")]
+        if !self.mapped.is_withheld() || self.process == generation() {
+            // SAFETY: nobody has used it.
+            unsafe { self.mapped.release(&[]) };
+        }
     }
 
     /// What the file at `base` was made with; an error if there is none to use.
@@ -105,7 +129,13 @@ impl Region {
                 path.display()
             )));
         }
-        Ok(opened.config())
+        let config = opened.config();
+        // SAFETY: nobody uses it.
+        #[cfg(target_os = "linux")]
+        unsafe {
+            opened.mapped.release(&[])
+        };
+        Ok(config)
     }
 }
 
@@ -385,7 +415,7 @@ impl Opened {
         Ok(self)
     }
 
-    fn into_region(self, presence: File) -> Region {
+    fn into_region(self, presence: File, user: u32, process: u64) -> Region {
         let locks = locks_of(&self);
         Region {
             seed: self.mapped.load(header::SEED, Relaxed),
@@ -397,6 +427,8 @@ impl Opened {
             created: self.created,
             notice: self.notice,
             presence,
+            user,
+            process,
         }
     }
 }
@@ -487,5 +519,10 @@ fn map(file: &File, bytes: usize, path: &Path) -> Result<Mapped, Error> {
     crate::truncated::look_after(base, bytes);
     // SAFETY: a page-aligned mapping of `bytes` bytes that is never undone (M1),
     // and that only this crate touches, through `Mem` (M2).
-    Ok(unsafe { Mapped::new(base, bytes / 8) })
+    let mapped = unsafe { Mapped::new(base, bytes / 8) };
+    #[cfg(target_os = "linux")]
+    if user::may_change() {
+        return mapped.withheld().map_err(|error| io_error(path, "cannot be kept", &error));
+    }
+    Ok(mapped)
 }

@@ -52,9 +52,11 @@ impl Reopening {
 }
 
 impl Drop for Reopening {
-    /// What nobody fetched keeps its addresses, and closes its descriptor.
+    /// What nobody fetched keeps its addresses, and nothing else.
     fn drop(&mut self) {
-        drop(self.result());
+        if let Some(Ok(region)) = self.result() {
+            region.abandon();
+        }
     }
 }
 

@@ -13,51 +13,86 @@
 //! in place, because a process that was stopped inside would go on writing; in a
 //! new file nobody is inside.
 //!
+//! A file belongs to one user, and a process may become another's: it is started by root, and
+//! then, before or after a fork, it is the site's (gunicorn's `--user`). So who could become
+//! another user's compares at every use, and what is not its user's is not touched again: it is
+//! given back at once, and the caller has to open what is this user's. A child does not even
+//! get such a mapping (`withheld.rs`); if it is the same user's it opens the file again.
+//!
 //! A file that was left is given back when no operation can be in the middle of it by
 //! any sane measure, and none is inside a lock of it by proof. Its addresses stay
 //! taken, as a reader holds no count: whoever is still there finds nothing.
 
-use std::fs::{self, File};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
-    Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicPtr, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
+use std::time::Duration;
 
 use crate::cache::Cache;
 use crate::clock::{boot_ms, now_ms};
 use crate::error::Error;
+use crate::files::Presence;
 use crate::generation::generation;
+use crate::holder::Busy;
 use crate::layout::Config;
 use crate::mem::Mapped;
 use crate::region::{Left, OPEN_TIMEOUT, Region};
 use crate::reopen::Reopening;
 use crate::stats::Counter;
+use crate::user::{effective_uid, may_change};
 
 const LOOK_EVERY_MS: u64 = 1000;
 /// While a thread opens another file.
 const LOOK_SOON_MS: u64 = 10;
 /// Twice as long as any operation may wait: who is still inside after that sees it closed.
 const GIVE_BACK_AFTER_MS: u64 = 10_000;
+/// A process that becomes another user's does so when it starts, often within microseconds of a
+/// use: so long it asks at every use whose it is. Later it asks once a tick of the clock, which
+/// takes a process of root 60 ns less for each use.
+const YOUNG_MS: u64 = 10_000;
+const EVERY_USE_MS: u64 = 0;
+const EVERY_TICK_MS: u64 = 1;
+const TURN_POLL: Duration = Duration::from_millis(1);
 /// In `entered`, beside the number of a process: it is being entered right now.
 const ENTERING: u64 = 1 << 63;
+
+/// The file at hand is of another user, or of a parent that kept it for itself: to be opened
+/// again, by [`Store::open_again`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotOurs;
+
+impl From<NotOurs> for Busy {
+    /// For who cannot open it here and now, and will be asked again.
+    fn from(_: NotOurs) -> Self {
+        Busy::UNKNOWN
+    }
+}
 
 /// What one opened file is; never freed, since its users hold no count.
 struct Opened {
     cache: Cache<Mapped>,
+    base: PathBuf,
+    config: Config,
+    /// Who opened it: the user, and the process (its [`generation`]).
+    user: u32,
+    process: u64,
+    /// When it was opened, this process could become another user's.
+    may_change: bool,
+    mapped: Mapped,
     path: PathBuf,
     inode: u64,
     size_bytes: u64,
     created: bool,
     notice: Option<String>,
-    /// The descriptor with the presence lock and its inode; -1 once closed.
-    presence: AtomicI32,
-    presence_inode: Option<u64>,
+    presence: Presence,
     /// The file that this one came after.
     before: Option<&'static Opened>,
+    /// 0 while it is in use.
     left_at_ms: AtomicU64,
     given_back: AtomicBool,
     /// Seen to be shorter than it was mapped: not to be touched.
@@ -66,12 +101,16 @@ struct Opened {
 
 /// A cache in a file. All operations are those of [`Cache`], by [`Store::cache`].
 pub struct Store {
-    base: PathBuf,
-    config: Config,
     opened: AtomicPtr<Opened>,
     /// The process that has its slot of counters: its [`generation`].
     entered: AtomicU64,
     looked_at_ms: AtomicU64,
+    /// When somebody last asked whose process this is, and after how long the next one does.
+    asked_at_ms: AtomicU64,
+    ask_every_ms: AtomicU64,
+    opened_at_ms: AtomicU64,
+    /// The process a thread of which opens the file again; 0 if none.
+    opening: AtomicU64,
     /// Not a mutex, which a child would inherit locked.
     reopening: AtomicPtr<Reopening>,
     lock_epoch: AtomicU64,
@@ -86,16 +125,19 @@ impl Store {
     pub fn open(base: &Path, config: &Config) -> Result<Self, Error> {
         let entered = generation();
         let region = Region::open(base, config, OPEN_TIMEOUT, Left::default())?;
-        let opened = Opened::new(region, 1, None);
-        Ok(Self {
-            base: base.to_owned(),
-            config: config.clone(),
-            opened: AtomicPtr::new(Box::into_raw(Box::new(opened))),
+        let opened = Opened::new(region, base, config, None);
+        let store = Self {
+            opened: AtomicPtr::new(opened.kept()),
             entered: AtomicU64::new(entered),
             looked_at_ms: AtomicU64::new(now_ms()),
+            asked_at_ms: AtomicU64::new(now_ms()),
+            ask_every_ms: AtomicU64::new(EVERY_USE_MS),
+            opened_at_ms: AtomicU64::new(now_ms()),
+            opening: AtomicU64::new(0),
             reopening: AtomicPtr::default(),
             lock_epoch: AtomicU64::new(1),
-        })
+        };
+        Ok(store)
     }
 
     /// Opens the cache at `base` as it is, with whatever it was made.
@@ -109,16 +151,48 @@ impl Store {
 
     /// The cache, of the file that has the name now. `now_ms` as for the
     /// operation that follows.
+    ///
+    /// # Errors
+    ///
+    /// [`NotOurs`] until the file was opened again.
     #[inline]
-    pub fn cache(&self, now_ms: u64) -> &Cache<Mapped> {
-        if self.entered.load(Acquire) != generation() {
-            self.enter();
+    pub fn cache(&self, now_ms: u64) -> Result<&Cache<Mapped>, NotOurs> {
+        // A clock that was set back is far beyond the last time, too.
+        let since_ms = now_ms.wrapping_sub(self.asked_at_ms.load(Relaxed));
+        if self.entered.load(Acquire) != generation() || since_ms >= self.ask_every_ms.load(Relaxed)
+        {
+            self.ask(now_ms)?;
         }
-        // A clock that was set back is far beyond the last look, too.
-        if now_ms.wrapping_sub(self.looked_at_ms.load(Relaxed)) >= LOOK_EVERY_MS {
-            self.look(now_ms);
+        Ok(&self.current().cache)
+    }
+
+    /// Whether the file at hand is of the user that this process belongs to now. If it is, a
+    /// cache that is [`NotOurs`] can be opened again where it was.
+    pub fn is_of_this_user(&self) -> bool {
+        self.current().is_of_this_user()
+    }
+
+    /// Opens the file that is this process's, after [`NotOurs`]: at this path, or where it was.
+    /// False if another thread has done that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::open`]; then the cache stays [`NotOurs`].
+    pub fn open_again(&self, place: Option<(&Path, &Config)>) -> Result<bool, Error> {
+        let _turn = Turn::taken(&self.opening);
+        let current = self.current();
+        if current.is_ours() {
+            return Ok(false);
         }
-        &self.current().cache
+        // First: it goes, whatever comes of the rest.
+        current.leave();
+        let (base, config) = place.unwrap_or((&current.base, &current.config));
+        let region = Region::open(base, config, OPEN_TIMEOUT, Left::default())?;
+        self.forget_reopening();
+        let process = region.process;
+        self.go_over_to(region, base, config, current);
+        self.entered.store(process, Release);
+        Ok(true)
     }
 
     /// Changes when another file was opened: every [`crate::Place`] is void then.
@@ -128,9 +202,9 @@ impl Store {
 
     /// Changes when named locks taken before are not in force any more: others do not see the
     /// file that they are in. To be read before a lock is asked for.
+    /// 0 if the file is [`NotOurs`].
     pub fn lock_epoch(&self) -> u64 {
-        self.cache(now_ms());
-        self.lock_epoch.load(Acquire)
+        self.cache(now_ms()).map_or(0, |_| self.lock_epoch.load(Acquire))
     }
 
     /// The data file.
@@ -159,10 +233,34 @@ impl Store {
         unsafe { &*self.opened.load(Acquire) }
     }
 
+    #[cold]
+    fn ask(&self, now_ms: u64) -> Result<(), NotOurs> {
+        let current = self.current();
+        if !current.is_ours() {
+            return Err(NotOurs);
+        }
+        self.enter();
+        if now_ms.wrapping_sub(self.looked_at_ms.load(Relaxed)) >= LOOK_EVERY_MS {
+            self.look(now_ms);
+        }
+        self.ask_every_ms.store(self.patience_ms(current, now_ms), Relaxed);
+        let looked_at_ms = self.looked_at_ms.load(Relaxed);
+        let asked_at_ms = if current.may_change { now_ms } else { looked_at_ms };
+        self.asked_at_ms.store(asked_at_ms, Relaxed);
+        Ok(())
+    }
+
+    fn patience_ms(&self, current: &Opened, now_ms: u64) -> u64 {
+        match now_ms.wrapping_sub(self.opened_at_ms.load(Relaxed)) {
+            _ if !current.may_change => LOOK_EVERY_MS,
+            0..YOUNG_MS => EVERY_USE_MS,
+            _ => EVERY_TICK_MS,
+        }
+    }
+
     /// In a forked child: a slot of counters and an identity of its own, before anything is
     /// counted or locked. One thread sees to it; the others wait those microseconds. Should the
     /// process be forked in between, the child has another number and begins anew.
-    #[cold]
     fn enter(&self) {
         let here = generation();
         loop {
@@ -195,7 +293,7 @@ impl Store {
         // SAFETY: from `Arc::into_raw`, and taken out by this thread alone.
         let reopening = unsafe { Arc::from_raw(reopening) };
         match reopening.result() {
-            Some(Ok(region)) => self.go_over_to(region, current),
+            Some(Ok(region)) => self.go_over_to(region, &current.base, &current.config, current),
             Some(Err(_)) => current.cache.count(Counter::ReopenFailed),
             // In a child its thread is not there: the next look begins anew.
             None if reopening.is_of_another_process() => {}
@@ -205,7 +303,7 @@ impl Store {
 
     fn reopen(&self, current: &Opened, left: Left) {
         self.lock_epoch.fetch_add(1, AcqRel);
-        match Reopening::start(self.base.clone(), self.config.clone(), left) {
+        match Reopening::start(current.base.clone(), current.config.clone(), left) {
             Some(reopening) => self.keep(reopening, self.looked_at_ms.load(Relaxed)),
             // No thread could be had; the next look tries again.
             None => current.cache.count(Counter::ReopenFailed),
@@ -224,16 +322,22 @@ impl Store {
         }
     }
 
-    fn go_over_to(&self, region: Region, current: &'static Opened) {
-        let opened = Opened::new(region, current.cache.epoch + 1, Some(current));
-        current.left_at_ms.store(boot_ms(), Relaxed);
-        self.opened.store(Box::into_raw(Box::new(opened)), Release);
+    fn go_over_to(&self, region: Region, base: &Path, config: &Config, from: &'static Opened) {
+        let opened = Opened::new(region, base, config, Some(from)).kept();
+        from.left_at_ms.store(boot_ms().max(1), Relaxed);
+        self.opened_at_ms.store(now_ms(), Relaxed);
+        let known = std::ptr::from_ref(from).cast_mut();
+        let went = self.opened.compare_exchange(known, opened, AcqRel, Acquire);
+        // Whatever is at hand now, somebody asks whose it is before it is used.
+        self.ask_every_ms.store(EVERY_USE_MS, Relaxed);
         self.lock_epoch.fetch_add(1, AcqRel);
+        if went.is_err() {
+            // SAFETY: never freed; only this thread has it.
+            unsafe { &*opened }.give_back(self.current());
+        }
     }
-}
 
-impl Drop for Store {
-    fn drop(&mut self) {
+    fn forget_reopening(&self) {
         let reopening = self.reopening.swap(std::ptr::null_mut(), AcqRel);
         if !reopening.is_null() {
             // SAFETY: from `Arc::into_raw`, and taken out by this thread alone.
@@ -242,25 +346,94 @@ impl Drop for Store {
     }
 }
 
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.forget_reopening();
+    }
+}
+
+/// One thread's turn among those of its process. A child that was forked meanwhile does not wait
+/// for a thread that it does not have.
+struct Turn<'a>(&'a AtomicU64);
+
+impl<'a> Turn<'a> {
+    fn taken(word: &'a AtomicU64) -> Self {
+        let here = generation();
+        loop {
+            let of = word.load(Acquire);
+            if of != here && word.compare_exchange(of, here, AcqRel, Relaxed).is_ok() {
+                return Self(word);
+            }
+            std::thread::sleep(TURN_POLL);
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Release);
+    }
+}
+
 impl Opened {
-    fn new(region: Region, epoch: u32, before: Option<&'static Opened>) -> Self {
+    fn new(region: Region, base: &Path, config: &Config, before: Option<&'static Opened>) -> Self {
         let size_bytes = region.geometry.total_words as u64 * 8;
         let mut cache = Cache::new(region.mapped, region.geometry, region.locks, region.seed);
-        cache.epoch = epoch;
+        cache.epoch = before.map_or(1, |before| match before.is_same_file(&cache, region.inode) {
+            true => before.cache.epoch,
+            false => before.cache.epoch + 1,
+        });
         Self {
             cache,
+            base: base.to_owned(),
+            config: config.clone(),
+            user: region.user,
+            process: region.process,
+            mapped: region.mapped,
+            may_change: region.mapped.is_withheld() || may_change(),
             path: region.path,
             inode: region.inode,
             size_bytes,
             created: region.created,
             notice: region.notice,
-            presence_inode: region.presence.metadata().map(|metadata| metadata.ino()).ok(),
-            presence: AtomicI32::new(region.presence.into_raw_fd()),
+            presence: Presence::new(region.presence),
             before,
             left_at_ms: AtomicU64::new(0),
             given_back: AtomicBool::new(false),
             truncated: AtomicBool::new(false),
         }
+    }
+
+    /// For the life of the process.
+    fn kept(self) -> *mut Self {
+        let opened = Box::into_raw(Box::new(self));
+        #[cfg(target_os = "linux")]
+        {
+            // SAFETY: just made, never freed, and never borrowed mutably.
+            let opened: &'static Self = unsafe { &*opened };
+            if opened.mapped.is_withheld() {
+                crate::withheld::withhold(opened.mapped, &opened.presence);
+            }
+        }
+        opened
+    }
+
+    /// Then what is known of the places in it stays true.
+    fn is_same_file(&self, other: &Cache<Mapped>, inode: u64) -> bool {
+        self.inode == inode && self.cache.seed() == other.seed()
+    }
+
+    fn is_ours(&self) -> bool {
+        self.left_at_ms.load(Relaxed) == 0 && self.is_here() && self.is_of_this_user()
+    }
+
+    /// Its memory is in this process.
+    fn is_here(&self) -> bool {
+        !self.mapped.is_withheld() || self.process == generation()
+    }
+
+    fn is_of_this_user(&self) -> bool {
+        self.user == effective_uid()
     }
 
     /// What the next file has to know if this one cannot be used any more.
@@ -277,12 +450,20 @@ impl Opened {
         Some(Left { useless: is_this.then_some(self.inode), last_token })
     }
 
-    /// Gives the files back that were left before this one.
+    /// What is not this process's must not stay in it.
+    fn leave(&self) {
+        self.left_at_ms.store(boot_ms().max(1), Relaxed);
+        self.presence.close();
+        self.give_memory_back();
+    }
+
+    /// Gives the files back that were left before this one: of another user at once.
     fn give_back_before(&self) {
         let mut at = self.before;
         while let Some(left) = at {
             let since_ms = boot_ms().saturating_sub(left.left_at_ms.load(Relaxed));
-            if !left.given_back.load(Relaxed) && since_ms >= GIVE_BACK_AFTER_MS {
+            let is_time = since_ms >= GIVE_BACK_AFTER_MS || left.user != self.user;
+            if !left.given_back.load(Relaxed) && is_time {
                 left.give_back(self);
             }
             at = left.before;
@@ -291,22 +472,14 @@ impl Opened {
 
     /// Two threads may come here at once: each half is done by one of them, or twice in vain.
     fn give_back(&self, current: &Opened) {
-        let fd = self.presence.swap(-1, AcqRel);
-        if fd >= 0 && fd != current.presence.load(Relaxed) {
-            self.close_presence(fd);
+        if !self.presence.is(&current.presence) {
+            self.presence.close();
         }
-        self.given_back.store(self.release(), Relaxed);
+        self.give_memory_back();
     }
 
-    /// A daemon may have closed all descriptors, and have something else under this number.
-    fn close_presence(&self, fd: i32) {
-        // SAFETY: if it is not open, nothing is done with it.
-        let file = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
-        let inode = file.metadata().map(|metadata| metadata.ino()).ok();
-        if inode.is_some() && inode == self.presence_inode {
-            debug_assert_eq!(file.as_raw_fd(), fd);
-            drop(std::mem::ManuallyDrop::into_inner(file));
-        }
+    fn give_memory_back(&self) {
+        self.given_back.store(!self.is_here() || self.release(), Relaxed);
     }
 
     #[cfg(target_os = "linux")]

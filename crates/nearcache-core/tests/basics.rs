@@ -277,8 +277,8 @@ fn a_file_is_warm_for_the_next_store() {
     let config = Config::of_size(1 << 20);
     let first = Store::open(&base, &config).unwrap();
     assert!(first.created());
-    set(first.cache(NOW), b"k", b"v", 0);
+    set(first.cache(NOW).unwrap(), b"k", b"v", 0);
     let second = Store::open(&base, &config).unwrap();
     assert!(!second.created());
-    assert_eq!(get(second.cache(NOW), b"k", NOW), Some(b"v".to_vec()));
+    assert_eq!(get(second.cache(NOW).unwrap(), b"k", NOW), Some(b"v".to_vec()));
 }

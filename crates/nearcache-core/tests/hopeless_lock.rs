@@ -20,7 +20,7 @@ fn a_lock_that_nobody_holds_gets_a_new_file_and_both_processes_meet_in_it() {
     let config = Config::of_size(1 << 20);
     let [one, other] = [(); 2].map(|()| Store::open(&base, &config).unwrap());
     let set = |store: &Store| {
-        let cache = store.cache(now_ms());
+        let cache = store.cache(now_ms()).unwrap();
         let wait = Wait::UpTo(SLICE);
         cache.set(cache.key(b"k"), 0x80, b"v", 0, now_ms(), wait).is_ok()
     };
@@ -29,8 +29,8 @@ fn a_lock_that_nobody_holds_gets_a_new_file_and_both_processes_meet_in_it() {
     let file = std::fs::File::options().write(true).open(one.path()).unwrap();
     file.write_all_at(&NOBODY.to_ne_bytes(), FIRST_MUTEX).unwrap();
     assert!(!set(&one), "the lock is taken");
-    let key = one.cache(now_ms()).key(b"k");
-    assert!(one.cache(now_ms()).delete(key, now_ms()), "a delete needs no lock");
+    let key = one.cache(now_ms()).unwrap().key(b"k");
+    assert!(one.cache(now_ms()).unwrap().delete(key, now_ms()), "a delete needs no lock");
 
     let end = Instant::now() + Duration::from_secs(120);
     while !set(&one) {
@@ -38,7 +38,7 @@ fn a_lock_that_nobody_holds_gets_a_new_file_and_both_processes_meet_in_it() {
     }
     assert!(one.notice().unwrap().contains("made anew"));
     let seen_by_the_other = || {
-        let cache = other.cache(now_ms());
+        let cache = other.cache(now_ms()).unwrap();
         cache.get(cache.key(b"k"), now_ms(), &mut Buffer::default()).is_some()
     };
     while !seen_by_the_other() {

@@ -49,7 +49,7 @@ fn set(cache: &Cache<Mapped>, key: u64, sequence: u64) {
 #[test]
 fn readers_see_whole_values_of_their_key_and_never_an_older_one() {
     let (_directory, store) = store();
-    let cache = store.cache(NOW);
+    let cache = store.cache(NOW).unwrap();
     let (over, hits) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for writer in 0..2_u64 {
@@ -105,7 +105,7 @@ fn no_increment_is_lost() {
     const THREADS: i64 = 4;
     const EACH: i64 = 20_000;
     let (_directory, store) = store();
-    let cache = store.cache(NOW);
+    let cache = store.cache(NOW).unwrap();
     let key = cache.key(b"counter");
     cache.set(key, TAG_INT, &0_i64.to_le_bytes(), 0, NOW, WAIT).unwrap();
     std::thread::scope(|scope| {

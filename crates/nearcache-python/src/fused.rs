@@ -90,7 +90,7 @@ impl FusedCache {
         let opened = me.opened(slf)?;
         let mut buffer = KeyBuffer::new();
         let raw_key = raw_key(slf, key, version, &mut buffer)?;
-        let now = opened.shared.now();
+        let now = opened.shared.now(slf.py())?;
         let found = now.key(raw_key).map(|key| opened.get(slf, now, key)).transpose()?;
         match found.flatten() {
             Some(value) => Ok(value),
@@ -115,7 +115,7 @@ impl FusedCache {
             raw_keys.extend_from_slice(raw_key(slf, &key, version, &mut buffer)?);
             asked.push((key, start..raw_keys.len()));
         }
-        let now = opened.shared.now();
+        let now = opened.shared.now(slf.py())?;
         let hashed: Vec<_> = asked.iter().map(|(_, at)| now.key(&raw_keys[at.clone()])).collect();
         // The memory of all is asked for before the first is waited for.
         hashed.iter().flatten().for_each(|&key| now.cache.prefetch(key));
@@ -176,7 +176,7 @@ impl FusedCache {
             timeout,
             version,
             |opened, key, tag, payload, deadline| {
-                let now = opened.shared.now();
+                let now = opened.shared.now(py)?;
                 let add = |key| now.add(py, key, tag, payload, deadline, opened.if_busy);
                 now.key(key).map_or(Ok(false), add)
             },
@@ -301,7 +301,7 @@ impl FusedCache {
         let opened = self.opened(slf)?;
         let mut buffer = KeyBuffer::new();
         let raw_key = raw_key(slf, key, version, &mut buffer)?;
-        let now = opened.shared.now();
+        let now = opened.shared.now(slf.py())?;
         Ok(now.key(raw_key).map(|key| f(now, key)))
     }
 
@@ -324,7 +324,7 @@ impl FusedCache {
             timeout,
             version,
             |opened, key, tag, payload, deadline| {
-                let now = opened.shared.now();
+                let now = opened.shared.now(py)?;
                 let set = |key| now.set(py, key, tag, payload, deadline, if_busy);
                 now.key(key).map_or(Ok(false), set)
             },

@@ -37,6 +37,7 @@ impl LockWait<'_> {
     pub fn run(mut self, py: Python<'_>, wait_ms: u64) -> PyResult<Answer> {
         let end = Instant::now() + Duration::from_millis(wait_ms.min(LONGEST_WAIT_MS));
         let mut last = wait_ms == 0;
+        self.shared.now(py)?;
         let mut asked = patiently(py, |wait| self.ask(wait, last))?;
         loop {
             match asked {
@@ -49,6 +50,7 @@ impl LockWait<'_> {
             if last {
                 return Ok((None, Some(self.ticket)));
             }
+            self.shared.now(py)?;
             (asked, last) = py.detach(|| {
                 self.sleep(asked, end);
                 // Known before asking: the last place kept is kept for longer.
@@ -60,7 +62,7 @@ impl LockWait<'_> {
     }
 
     fn ask(&self, wait: Wait, last: bool) -> Result<Option<Turn>, Busy> {
-        let now = self.shared.now();
+        let now = self.shared.now_within(wait)?;
         let keep_ms = if last { KEEP_BETWEEN_CALLS_MS } else { KEEP_ASLEEP_MS };
         let (ticket, ttl_ms) = (self.ticket, self.ttl_ms);
         match now.cache.lock_ask(self.name, ticket, ttl_ms, keep_ms, boot_ms(), wait) {
@@ -72,15 +74,16 @@ impl LockWait<'_> {
 
     /// If the mutex was busy there is nothing to wait for but the mutex.
     fn sleep(&self, asked: Asked, end: Instant) {
-        if let Some(Some(Turn::Wait(waiting))) = asked {
-            let left = end.saturating_duration_since(Instant::now());
-            self.shared.now().cache.lock_sleep(&waiting, left);
+        if let Some(Some(Turn::Wait(waiting))) = asked
+            && let Ok(now) = self.shared.now_within(Wait::Try)
+        {
+            now.cache.lock_sleep(&waiting, end.saturating_duration_since(Instant::now()));
         }
     }
 
     /// Nobody will come back for the lock or the place: the next may have it now.
     fn give_up(&self, py: Python<'_>, asked: Asked) {
-        let now = self.shared.now();
+        let Ok(now) = self.shared.now(py) else { return };
         let _ = patiently(py, |wait| match asked {
             Some(Some(Turn::Taken(token))) => {
                 now.cache.lock_release(self.name, token, boot_ms(), wait).map(|_| ())

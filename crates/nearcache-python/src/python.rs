@@ -1,5 +1,7 @@
 //! Python objects this module needs by name, looked up once per process.
 
+use nearcache_core::Error;
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -178,6 +180,16 @@ pub fn error(py: Python<'_>, attribute: &Attribute, message: String) -> PyErr {
     match attribute.get(py).and_then(|class| Ok(class.cast::<PyType>()?.clone())) {
         Ok(class) => PyErr::from_type(class, message),
         Err(error) => error,
+    }
+}
+
+/// Why a cache file cannot be opened, as Python's errors have it.
+pub fn region_error(py: Python<'_>, failure: &Error) -> PyErr {
+    let text = failure.to_string();
+    match failure {
+        Error::Option(_) => PyValueError::new_err(text),
+        Error::Full(_) => error(py, &REGION_FULL, text),
+        Error::Refused(_) | Error::Io(_) => error(py, &REGION_ERROR, text),
     }
 }
 

@@ -1,21 +1,23 @@
 //! One opened store of this process: the core's, and the objects kept from it.
 //!
 //! What every face of it needs (`store.rs`, `fused.rs`): waiting without the GIL, refusals,
-//! deadlines that have passed, and buffers. What a fork changes is the core's business: kept
-//! objects are as good in the child, which has the same mapping.
+//! deadlines that have passed, and buffers. What a fork changes is the core's business; that the
+//! process is another user's now is ours as well: where that user's file is, Python knows.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nearcache_core::mem::Mapped;
 use nearcache_core::{
-    Added, Buffer, Busy, Cache, Counter, Found, Key, Patience, SLICE, Stored, Wait, now_ms,
+    Added, Buffer, Busy, Cache, Config, Counter, Found, Key, Patience, SLICE, Stored, Wait, now_ms,
 };
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::gil::GilCell;
 use crate::near::Near;
-use crate::python::{self, ENGINE_BUSY};
+use crate::python::{self, ENGINE_BUSY, region_error};
 
 /// What a record's head can say.
 const MAX_KEY_BYTES: usize = 65_535;
@@ -23,6 +25,9 @@ const MAX_KEY_BYTES: usize = 65_535;
 pub struct Shared {
     pub core: nearcache_core::Store,
     pub near: GilCell<Near>,
+    config: Config,
+    /// Knows where another user's file is: `Home` in `_core.pyi`.
+    home: Option<Py<PyAny>>,
 }
 
 /// A deadline for the core: milliseconds since the epoch, 0 for never.
@@ -50,15 +55,67 @@ fn exact_now_ms() -> u64 {
 }
 
 impl Shared {
-    pub fn new(core: nearcache_core::Store, near: Near) -> Arc<Shared> {
-        Arc::new(Shared { core, near: GilCell::new(near) })
+    pub fn new(
+        core: nearcache_core::Store,
+        near: Near,
+        config: Config,
+        home: Option<Py<PyAny>>,
+    ) -> Arc<Shared> {
+        Arc::new(Shared { core, near: GilCell::new(near), config, home })
     }
 
     /// The cache as of now, for one operation: the next may find another file.
     #[inline]
-    pub fn now(&self) -> Now<'_> {
+    pub fn now(&self, py: Python<'_>) -> PyResult<Now<'_>> {
         let now_ms = now_ms();
-        Now { cache: self.core.cache(now_ms), now_ms }
+        match self.core.cache(now_ms) {
+            Ok(cache) => Ok(Now { cache, now_ms }),
+            Err(_) => self.opened_again(py),
+        }
+    }
+
+    /// The same for one of several attempts, without the GIL, after a [`Shared::now`].
+    pub fn now_within(&self, wait: Wait) -> Result<Now<'_>, Busy> {
+        let now_ms = now_ms();
+        let found = self.core.cache(now_ms).map(|cache| Now { cache, now_ms });
+        found.map_err(|not_ours| {
+            if let Wait::UpTo(bound) = wait {
+                std::thread::sleep(bound);
+            }
+            not_ours.into()
+        })
+    }
+
+    #[cold]
+    fn opened_again(&self, py: Python<'_>) -> PyResult<Now<'_>> {
+        let epoch = self.core.epoch();
+        let opened = match &self.home {
+            Some(home) if !self.core.is_of_this_user() => self.move_to(py, home.bind(py)),
+            _ => {
+                let opened = py.detach(|| self.core.open_again(None));
+                opened.map(|_| ()).map_err(|error| region_error(py, &error))
+            }
+        };
+        opened?;
+        if self.core.epoch() != epoch {
+            self.forget(py);
+        }
+        let now_ms = now_ms();
+        let found = self.core.cache(now_ms).map(|cache| Now { cache, now_ms });
+        found.map_err(|_| python::error(py, &python::REGION_ERROR, RESTLESS.to_owned()))
+    }
+
+    /// To the file of the user that this process belongs to now.
+    fn move_to(&self, py: Python<'_>, home: &Bound<'_, PyAny>) -> PyResult<()> {
+        let base: String = home.call_method0(intern!(py, "find"))?.extract()?;
+        let moved = py.detach(|| self.core.open_again(Some((Path::new(&base), &self.config))));
+        // Not if another thread came first.
+        if moved.map_err(|error| region_error(py, &error))? {
+            let path = self.core.path().display().to_string();
+            let told = (base, path, self.core.created(), self.core.notice());
+            home.call_method1(intern!(py, "opened"), told)?;
+        }
+        Ok(())
     }
 
     /// Drops the kept objects, whatever they were.
@@ -67,6 +124,9 @@ impl Shared {
         drop(dropped);
     }
 }
+
+const RESTLESS: &str = "the user of this process changed again while the cache was opened for it; \
+    use a cache as one user";
 
 /// One operation's view of the store. Hashes and versions are of this file only.
 #[derive(Clone, Copy)]

@@ -4,15 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nearcache_core::{
-    Config, Error, Found, Incr, Item, LockTableError, TIMEOUT_STILL, Wait, boot_ms, glob_match,
+    Config, Found, Incr, Item, LockTableError, TIMEOUT_STILL, Wait, boot_ms, glob_match,
 };
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 
 use crate::lock_wait::{Answer, LockWait, table_full};
 use crate::near::Near;
-use crate::python::{self, DATA_ERROR, REGION_ERROR, REGION_FULL};
+use crate::python::{self, DATA_ERROR, region_error};
 use crate::shared::{Deadline, IfBusy, Now, Shared, atomically, with_buffer};
 use crate::value::{join, outside_len, split};
 
@@ -31,7 +30,7 @@ type ScanItem<'py> = (Bound<'py, PyBytes>, usize, Option<u64>, u64);
 impl Store {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
-    #[pyo3(signature = (base_path, *, size_bytes, or_less=false, max_item_bytes=None, mean_item_bytes=None, near_items=4096, near_bytes=16 << 20))]
+    #[pyo3(signature = (base_path, *, size_bytes, or_less=false, max_item_bytes=None, mean_item_bytes=None, near_items=4096, near_bytes=16 << 20, home=None))]
     fn new(
         py: Python<'_>,
         base_path: &str,
@@ -41,12 +40,13 @@ impl Store {
         mean_item_bytes: Option<u64>,
         near_items: usize,
         near_bytes: usize,
+        home: Option<Py<PyAny>>,
     ) -> PyResult<Store> {
         let config = Config { size_bytes, or_less, max_item_bytes, mean_item_bytes };
         // Making the file may take long: memory is reserved page by page.
         let opened = py.detach(|| nearcache_core::Store::open(Path::new(base_path), &config));
         let core = opened.map_err(|error| region_error(py, &error))?;
-        Ok(Store { shared: Shared::new(core, Near::new(near_items, near_bytes)) })
+        Ok(Store { shared: Shared::new(core, Near::new(near_items, near_bytes), config, home) })
     }
 
     /// The store at that path as it is, with whatever settings it was made.
@@ -54,7 +54,8 @@ impl Store {
     fn existing(py: Python<'_>, base_path: &str) -> PyResult<Store> {
         let core = nearcache_core::Store::existing(Path::new(base_path))
             .map_err(|error| region_error(py, &error))?;
-        Ok(Store { shared: Shared::new(core, Near::new(0, 0)) })
+        let config = Config::of_size(core.size_bytes());
+        Ok(Store { shared: Shared::new(core, Near::new(0, 0), config, None) })
     }
 
     #[getter]
@@ -73,12 +74,14 @@ impl Store {
     }
 
     #[getter]
-    fn max_item_bytes(&self) -> u64 {
-        self.shared.now().cache.max_item_bytes()
+    fn max_item_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.shared.now(py)?.cache.max_item_bytes())
     }
 
     #[getter]
-    fn lock_epoch(&self) -> u64 {
+    fn lock_epoch(&self, py: Python<'_>) -> u64 {
+        // What it cannot open has no lock of this process: 0.
+        let _ = self.shared.now(py);
         self.shared.core.lock_epoch()
     }
 
@@ -88,7 +91,7 @@ impl Store {
     }
 
     fn get<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        self.read(py, self.shared.now(), key)
+        self.read(py, self.shared.now(py)?, key)
     }
 
     fn gets<'py>(
@@ -96,7 +99,7 @@ impl Store {
         py: Python<'py>,
         key: &[u8],
     ) -> PyResult<Option<(Bound<'py, PyBytes>, u64)>> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let Some(key) = now.key(key) else {
             return Ok(None);
         };
@@ -109,7 +112,7 @@ impl Store {
         py: Python<'py>,
         keys: Vec<Bound<'py, PyBytes>>,
     ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         keys.into_iter().map(|key| self.read(py, now, key.as_bytes())).collect()
     }
 
@@ -120,7 +123,7 @@ impl Store {
         value: &[u8],
         expires_at_ms: Option<i64>,
     ) -> PyResult<bool> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let Some(key) = now.key(key) else {
             return Ok(false);
         };
@@ -150,7 +153,7 @@ impl Store {
         value: &[u8],
         expires_at_ms: Option<i64>,
     ) -> PyResult<bool> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let Some(key) = now.key(key) else {
             return Ok(false);
         };
@@ -166,7 +169,7 @@ impl Store {
         version: u64,
         expires_at_ms: Option<i64>,
     ) -> PyResult<bool> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let Some(key) = now.key(key) else {
             return Ok(false);
         };
@@ -184,7 +187,7 @@ impl Store {
         value: &[u8],
         expires_at_ms: Option<i64>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let Some(key) = now.key(key) else {
             return Ok(None);
         };
@@ -200,7 +203,7 @@ impl Store {
     }
 
     fn incr(&self, py: Python<'_>, key: &[u8], delta: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let Some(key) = now.key(key) else {
             return Ok(None);
         };
@@ -216,7 +219,7 @@ impl Store {
     }
 
     fn touch(&self, py: Python<'_>, key: &[u8], expires_at_ms: Option<i64>) -> PyResult<bool> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let Some(key) = now.key(key) else {
             return Ok(false);
         };
@@ -230,7 +233,7 @@ impl Store {
         expires_at_ms: Option<i64>,
         size: usize,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let Some(key) = now.key(key) else {
             return Ok(None);
         };
@@ -245,7 +248,7 @@ impl Store {
         key: &[u8],
         size: usize,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let Some(key) = now.key(key) else {
             return Ok(None);
         };
@@ -253,27 +256,31 @@ impl Store {
         now.head(py, key, head_payload_bytes(size), cut).transpose()
     }
 
-    fn expires_at(&self, key: &[u8]) -> Option<i64> {
-        let now = self.shared.now();
-        match now.key(key).and_then(|key| now.cache.expires_at(key, now.now_ms)) {
+    fn expires_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<i64>> {
+        let now = self.shared.now(py)?;
+        Ok(match now.key(key).and_then(|key| now.cache.expires_at(key, now.now_ms)) {
             None => Some(ABSENT),
             Some(0) => None,
             Some(at) => Some(at as i64),
+        })
+    }
+
+    fn contains(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+        let now = self.shared.now(py)?;
+        Ok(now.key(key).is_some_and(|key| now.cache.contains(key, now.now_ms)))
+    }
+
+    fn delete(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+        let now = self.shared.now(py)?;
+        Ok(now.key(key).is_some_and(|key| now.cache.delete(key, now.now_ms)))
+    }
+
+    fn delete_many(&self, py: Python<'_>, keys: Vec<Bound<'_, PyBytes>>) -> PyResult<usize> {
+        let mut deleted = 0;
+        for key in &keys {
+            deleted += usize::from(self.delete(py, key.as_bytes())?);
         }
-    }
-
-    fn contains(&self, key: &[u8]) -> bool {
-        let now = self.shared.now();
-        now.key(key).is_some_and(|key| now.cache.contains(key, now.now_ms))
-    }
-
-    fn delete(&self, key: &[u8]) -> bool {
-        let now = self.shared.now();
-        now.key(key).is_some_and(|key| now.cache.delete(key, now.now_ms))
-    }
-
-    fn delete_many(&self, keys: Vec<Bound<'_, PyBytes>>) -> usize {
-        keys.iter().filter(|key| self.delete(key.as_bytes())).count()
+        Ok(deleted)
     }
 
     #[pyo3(signature = (cursor, limit, *, prefix=b"".as_slice(), glob=None))]
@@ -284,9 +291,9 @@ impl Store {
         limit: usize,
         prefix: &[u8],
         glob: Option<&[u8]>,
-    ) -> (u64, Vec<ScanItem<'py>>) {
+    ) -> PyResult<(u64, Vec<ScanItem<'py>>)> {
         let mut items: Vec<ScanItem<'py>> = Vec::new();
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         let next = now.cache.scan(cursor, limit, now.now_ms, &mut |item: Item<'_>| {
             if matches(item.key, prefix, glob) {
                 let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
@@ -294,44 +301,45 @@ impl Store {
                 items.push((PyBytes::new(py, item.key), size, expires_at_ms, item.version));
             }
         });
-        (next, items)
+        Ok((next, items))
     }
 
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        let cache = self.shared.now().cache;
+        let cache = self.shared.now(py)?.cache;
         atomically(py, |wait| cache.clear(wait))?;
         self.shared.forget(py);
         Ok(())
     }
 
     #[pyo3(signature = (*, prefix=b"".as_slice(), glob=None))]
-    fn clear_matching(&self, py: Python<'_>, prefix: &[u8], glob: Option<&[u8]>) -> u64 {
-        let now = self.shared.now();
-        py.detach(|| clear_matching(now, prefix, glob))
+    fn clear_matching(&self, py: Python<'_>, prefix: &[u8], glob: Option<&[u8]>) -> PyResult<u64> {
+        let now = self.shared.now(py)?;
+        Ok(py.detach(|| clear_matching(now, prefix, glob)))
     }
 
     fn cull(&self, py: Python<'_>, items: u64) -> PyResult<u64> {
-        let cache = self.shared.now().cache;
+        let cache = self.shared.now(py)?.cache;
         atomically(py, |wait| cache.cull(items, wait))
     }
 
-    fn __len__(&self) -> usize {
-        self.shared.now().cache.len() as usize
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.shared.now(py)?.cache.len() as usize)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         now.cache.stats(boot_ms()).into_py_dict(py)
     }
 
-    fn check(&self, py: Python<'_>) -> Vec<String> {
-        let cache = self.shared.now().cache;
-        py.detach(|| cache.check(Wait::UpTo(TIMEOUT_STILL)))
+    fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let cache = self.shared.now(py)?.cache;
+        Ok(py.detach(|| cache.check(Wait::UpTo(TIMEOUT_STILL))))
     }
 
     fn lock_acquire(&self, py: Python<'_>, name: &[u8], ttl_ms: u64) -> PyResult<Option<u64>> {
+        self.shared.now(py)?;
         let acquire = |wait| {
-            let now = self.shared.now();
+            let now = self.shared.now_within(wait)?;
             match now.cache.lock_acquire(name, ttl_ms, boot_ms(), wait) {
                 Ok(token) => Ok(Ok(token)),
                 Err(LockTableError::Busy(busy)) => Err(busy),
@@ -354,25 +362,27 @@ impl Store {
     }
 
     fn lock_leave(&self, py: Python<'_>, name: &[u8], ticket: u64) -> PyResult<()> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         atomically(py, |wait| now.cache.lock_leave(name, ticket, boot_ms(), wait))
     }
 
     fn lock_renew(&self, py: Python<'_>, name: &[u8], token: u64, ttl_ms: u64) -> PyResult<bool> {
+        self.shared.now(py)?;
         atomically(py, |wait| {
-            let now = self.shared.now();
+            let now = self.shared.now_within(wait)?;
             now.cache.lock_renew(name, token, ttl_ms, boot_ms(), wait)
         })
     }
 
     fn lock_release(&self, py: Python<'_>, name: &[u8], token: u64) -> PyResult<bool> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         atomically(py, |wait| now.cache.lock_release(name, token, boot_ms(), wait))
     }
 
     fn claim(&self, py: Python<'_>, key: &[u8], owner: u64, ttl_ms: u64) -> PyResult<bool> {
+        self.shared.now(py)?;
         let claim = |wait| {
-            let now = self.shared.now();
+            let now = self.shared.now_within(wait)?;
             match now.cache.claim(key, owner, ttl_ms, boot_ms(), wait) {
                 Ok(mine) => Ok(Ok(mine)),
                 Err(LockTableError::Busy(busy)) => Err(busy),
@@ -383,7 +393,7 @@ impl Store {
     }
 
     fn unclaim(&self, py: Python<'_>, key: &[u8], owner: u64) -> PyResult<()> {
-        let now = self.shared.now();
+        let now = self.shared.now(py)?;
         atomically(py, |wait| now.cache.unclaim(key, owner, boot_ms(), wait))
     }
 }
@@ -447,15 +457,6 @@ fn clear_matching(now: Now<'_>, prefix: &[u8], glob: Option<&[u8]>) -> u64 {
         if cursor == 0 {
             return deleted;
         }
-    }
-}
-
-fn region_error(py: Python<'_>, error: &Error) -> PyErr {
-    let text = error.to_string();
-    match error {
-        Error::Option(_) => PyValueError::new_err(text),
-        Error::Full(_) => python::error(py, &REGION_FULL, text),
-        Error::Refused(_) | Error::Io(_) => python::error(py, &REGION_ERROR, text),
     }
 }
 

@@ -9,7 +9,9 @@ only what comes before: which file, in which directory, of which size.
 A project is told by :mod:`nearcache.project`. ``.owners`` says who has used the file, a line of
 JSON each, for people and for ``manage.py check``. The directory is /dev/shm/nearcache-<uid> on
 Linux, where files are memory, and $TMPDIR/nearcache-<uid> elsewhere. Only its owner may enter
-it: values may be pickles, so whoever writes the file runs code in its readers.
+it: values may be pickles, so whoever writes the file runs code in its readers. A process that
+becomes another user's (``gunicorn --user`` started by root) goes over to that user's file at its
+next use; the native module notices, and asks :class:`Home` where it is.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -94,22 +97,55 @@ def bases_in(directory: Path) -> list[str]:
     return list(dict.fromkeys(str(directory / match[1]) for match in found if match))
 
 
-def open_store(base: str, size_bytes: int | None = None, **tuning: int | None) -> _core.Store:
-    """The store at that path, made if it is not there; mapped once per process.
+@dataclass(frozen=True)
+class Home:
+    """Where a cache is, whoever's process this is when it is asked; the store asks.
+
+    ``location`` is a path, or a name that belongs to ``project``; with ``directory`` all files
+    are in there. ``owner`` is what the file's note says of this process, as (name, value).
+    """
+
+    location: str
+    project: str = ""
+    directory: Path | None = None
+    size_bytes: int | None = None
+    owner: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def base(self) -> str:
+        """The path without suffixes, for the user of the moment."""
+        if self.directory is not None:
+            return base_path_in(self.directory, self.location)
+        return base_path(self.location, self.project)
+
+    def find(self) -> str:
+        base = self.base
+        _make_private_directory(Path(base).parent)
+        return base
+
+    def opened(self, base: str, path: str, created: bool, notice: str | None) -> None:
+        """Tells the log and the file's note."""
+        if notice:
+            logger.warning("%s: %s", path, notice)
+        if self.owner:
+            note_owner(base, dict(self.owner), created)
+
+
+def open_store(home: Home, **tuning: int | None) -> _core.Store:
+    """The store that is there, made if it is not there; mapped once per process.
 
     ``tuning`` is what else the constructor of ``Store`` takes; None stands for its default.
     """
     given = {name: value for name, value in tuning.items() if value is not None}
-    key = ("shm", base, size_bytes, *sorted(given.items()))
-    made: list[_core.Store] = []
+    made: list[tuple[str, _core.Store]] = []
 
     def make() -> _core.Store:
-        made.append(_open(base, size_bytes, given))
-        return made[-1]
+        made.append(_open(home, given))
+        return made[-1][1]
 
-    store = once(key, make)
-    if made and store.notice:  # not while others wait for `once`: see there
-        logger.warning("%s: %s", store.path, store.notice)
+    store = once(("shm", home, *sorted(given.items())), make)
+    for base, new in made:  # not while others wait for `once`: it logs, see there
+        home.opened(base, new.path, new.created, new.notice)
     return store
 
 
@@ -120,14 +156,15 @@ def open_existing(base: str) -> _core.Store:
     return _core.Store.existing(base)
 
 
-def _open(base: str, size_bytes: int | None, tuning: dict[str, Any]) -> _core.Store:
+def _open(home: Home, tuning: dict[str, Any]) -> tuple[str, _core.Store]:
+    size_bytes = home.size_bytes
+    if not size_bytes:
+        size_bytes, tuning = DEFAULT_SIZE_BYTES, {"or_less": True, **tuning}
     try:
-        _make_private_directory(Path(base).parent)
-        if size_bytes:
-            return _core.Store(base, size_bytes=size_bytes, **tuning)
-        return _core.Store(base, size_bytes=DEFAULT_SIZE_BYTES, or_less=True, **tuning)
+        base = home.find()
+        return base, _core.Store(base, size_bytes=size_bytes, home=home, **tuning)
     except (ValueError, OSError) as error:  # sizes that do not go together; a closed directory
-        raise RegionError(f"{data_path(base)}: {error}") from error
+        raise RegionError(f"{data_path(home.base)}: {error}") from error
 
 
 def _make_private_directory(directory: Path) -> None:
@@ -136,7 +173,8 @@ def _make_private_directory(directory: Path) -> None:
     So a path may begin in a directory that others read (systemd's RuntimeDirectory, an emptyDir).
     One that is there is left as it is, and the core refuses it if it is open.
     """
-    if directory.exists() or (directory != default_directory() and not directory.parent.is_dir()):
+    above_is_there = directory == default_directory() or os.path.isdir(directory.parent)
+    if os.path.lexists(directory) or not above_is_there:
         return
     try:
         directory.mkdir(mode=0o700, exist_ok=True)

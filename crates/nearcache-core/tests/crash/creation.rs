@@ -17,7 +17,7 @@ fn config() -> Config {
 
 fn works(base: &Path) {
     let store = Store::open(base, &config()).unwrap();
-    let cache = store.cache(NOW);
+    let cache = store.cache(NOW).unwrap();
     let key = cache.key(b"k");
     cache.set(key, 0x80, b"v", 0, NOW, crate::support::WAIT).unwrap();
     assert!(cache.contains(key, NOW));

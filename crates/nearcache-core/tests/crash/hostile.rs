@@ -116,7 +116,7 @@ fn known_files(directory: &Path) -> Vec<Known> {
 /// Values set, overwritten, deleted and evicted.
 fn known_file(base: &Path, config: Config, sets: u64) -> Known {
     let store = Store::open(base, &config).unwrap();
-    let cache = store.cache(NOW);
+    let cache = store.cache(NOW).unwrap();
     let mut random = Random(sets);
     let mut keys = Model::new();
     for _ in 0..sets {
@@ -190,7 +190,7 @@ fn use_it(base: &Path, known: &Known, random: &mut Random) {
     let Ok(store) = Store::open(base, &known.config) else {
         return;
     };
-    let cache = store.cache(NOW);
+    let cache = store.cache(NOW).unwrap();
     let mut model = known.model.clone();
     right_or_missing(cache, &model);
     for _ in 0..60 {

@@ -82,7 +82,7 @@ pub fn are_refused() -> usize {
 
 fn good_file(base: &Path) -> Vec<u8> {
     let store = Store::open(base, &config()).unwrap();
-    let cache = store.cache(NOW);
+    let cache = store.cache(NOW).unwrap();
     for n in 0..500_u32 {
         let key = n.to_le_bytes();
         cache.set(cache.key(&key), 0x80, &key, 0, NOW, WAIT).unwrap();
