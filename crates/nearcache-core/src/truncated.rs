@@ -12,22 +12,65 @@
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    AtomicBool, AtomicPtr, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release,
 };
 
 const PAGE_BYTES: usize = 4096;
-/// More mappings than that (of stores and of their files that were left) are not looked after.
-const MOST: usize = 256;
+const RANGES: usize = 256;
 
+/// A mapping, for ever.
 struct Range {
     base: AtomicUsize,
     end: AtomicUsize,
 }
 
-static RANGES: [Range; MOST] =
-    [const { Range { base: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; MOST];
+impl Range {
+    const fn free() -> Self {
+        Self { base: AtomicUsize::new(0), end: AtomicUsize::new(0) }
+    }
+}
+
+/// Mappings, and where there are more of them: a list that only grows, so that the handler may
+/// walk it at any time.
+struct Ranges {
+    ranges: [Range; RANGES],
+    more: AtomicPtr<Ranges>,
+}
+
+static FIRST: Ranges = Ranges::new();
+
+impl Ranges {
+    const fn new() -> Self {
+        Self { ranges: [const { Range::free() }; RANGES], more: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    fn next(&self) -> Option<&'static Self> {
+        // SAFETY: null, or from `Box::into_raw` in `more` and never freed.
+        unsafe { self.more.load(Acquire).as_ref() }
+    }
+
+    /// The next ones, made if there are none.
+    fn more(&self) -> &'static Self {
+        if let Some(next) = self.next() {
+            return next;
+        }
+        let fresh = Box::into_raw(Box::new(Self::new()));
+        let placed = self.more.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire);
+        // SAFETY: whichever is in place is never freed; this thread alone has one that is not.
+        unsafe {
+            match placed {
+                Ok(_) => &*fresh,
+                Err(there) => {
+                    drop(Box::from_raw(fresh));
+                    &*there
+                }
+            }
+        }
+    }
+}
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// What had the signal before, once `INSTALLED`.
@@ -36,13 +79,15 @@ static mut BEFORE: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
 /// Looks after a mapping, for the life of the process.
 pub(crate) fn look_after(base: *mut u8, bytes: usize) {
     install();
-    let base = base as usize;
-    // The end first: whoever sees the base sees the end.
-    for range in &RANGES {
-        if range.end.compare_exchange(0, base + bytes, AcqRel, Relaxed).is_ok() {
-            range.base.store(base, Release);
-            return;
+    let (base, mut at) = (base as usize, &FIRST);
+    loop {
+        // The end first: whoever sees the base sees the end.
+        let takes =
+            |range: &&Range| range.end.compare_exchange(0, base + bytes, AcqRel, Relaxed).is_ok();
+        if let Some(range) = at.ranges.iter().find(takes) {
+            return range.base.store(base, Release);
         }
+        at = at.more();
     }
 }
 
@@ -61,7 +106,7 @@ fn install() {
         ours.sa_sigaction = on_sigbus as *const () as usize;
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         libc::sigemptyset(&mut ours.sa_mask);
-        libc::sigaction(libc::SIGBUS, &ours, std::ptr::null_mut());
+        libc::sigaction(libc::SIGBUS, &ours, ptr::null_mut());
     }
 }
 
@@ -85,7 +130,8 @@ fn mend(address: usize) -> bool {
         let base = range.base.load(Acquire);
         base != 0 && base <= address && address < range.end.load(Relaxed)
     };
-    if !RANGES.iter().any(is_in) {
+    let mut all = std::iter::successors(Some(&FIRST), |ranges| ranges.next());
+    if !all.any(|ranges| ranges.ranges.iter().any(is_in)) {
         return false;
     }
     let page = (address & !(PAGE_BYTES - 1)) as *mut c_void;
@@ -110,7 +156,7 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void,
                 // A fault comes again when this returns, and then ends the process.
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
-                libc::sigaction(signal, &default, std::ptr::null_mut());
+                libc::sigaction(signal, &default, ptr::null_mut());
                 if !is_fault {
                     libc::raise(signal);
                 }
@@ -120,6 +166,37 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void,
                 std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
             }
             handler => std::mem::transmute::<usize, extern "C" fn(i32)>(handler)(signal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_many_mappings_there_are_a_truncation_of_any_is_survived() {
+        let directory = tempfile::tempdir().unwrap();
+        let mapped = |number: usize| {
+            let path = directory.path().join(number.to_string());
+            let mut options = std::fs::File::options();
+            let file = options.read(true).write(true).create_new(true).open(path).unwrap();
+            file.set_len(PAGE_BYTES as u64).unwrap();
+            let map = memmap2::MmapOptions::new().len(PAGE_BYTES).map_raw(&file).unwrap();
+            let base = map.as_mut_ptr();
+            std::mem::forget(map);
+            look_after(base, PAGE_BYTES);
+            // SAFETY: mapped, and of this test alone.
+            unsafe { base.write_volatile(1) };
+            (file, base)
+        };
+        let all: Vec<_> = (0..2 * RANGES + 1).map(mapped).collect();
+        for (file, base) in all {
+            // SAFETY: mapped for ever.
+            assert_eq!(unsafe { base.read_volatile() }, 1);
+            file.set_len(0).unwrap();
+            // SAFETY: as above; the handler puts a page there.
+            assert_eq!(unsafe { base.read_volatile() }, 0);
         }
     }
 }
