@@ -41,16 +41,16 @@ def detach_proc():
 """
 
 
-def need_namespaces() -> None:
-    """Mounts of a process's own can be made here."""
-    need("unshare", "mount")
+def need_namespaces(unshare: str = "") -> None:
+    """Namespaces of a process's own, in which something can be mounted, can be made here."""
+    need("unshare", "mount", "nsenter")
     made = subprocess.run(
-        ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
+        ["unshare", "--mount", *unshare.split(), "mount", "-t", "tmpfs", "none", "/mnt"],
         capture_output=True,
         check=False,
     )
     if made.returncode != 0:
-        missing(f"mount namespaces cannot be made here ({made.stderr.decode().strip()})")
+        missing(f"namespaces cannot be made here ({made.stderr.decode().strip()})")
 
 
 def command(code: str, base: Path, *, mount: str = "", unshare: str = "--mount") -> list[str]:

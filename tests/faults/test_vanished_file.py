@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from nearcache import _core
 from nearcache.backends import SharedMemoryCache
 from nearcache.errors import LockLost, LockNotAcquired
-from tests.faults.beside import run
+from tests.faults.beside import HANGS_S, command, run
 
 Eventually = Callable[..., None]
 
@@ -148,3 +150,37 @@ def test_a_clock_that_was_set_back_hides_no_vanished_file(base: Path, shifted_cl
     """
     shift = {"LD_PRELOAD": str(shifted_clock), "WALL_CLOCK_SHIFT_S": "3600"}
     assert run(code, base, **shift) == "made"
+
+
+WATCH = """
+import time
+store = opened()
+print("on", flush=True)
+last_old = first_new = None
+while not first_new:
+    began = time.monotonic_ns()
+    if store.get(b"k") == b"\\x80old":
+        last_old = began
+    else:
+        first_new = time.monotonic_ns()
+print(last_old, first_new, any(store.get(b"k") for _ in range(1000)))
+"""
+
+
+def test_nobody_is_answered_from_the_old_file_once_anybody_is_from_the_new_one(
+    store: _core.Store, base: Path
+) -> None:
+    store.set(b"k", b"\x80old", None)
+    users = [
+        subprocess.Popen(command(WATCH, base), stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    for user in users:
+        assert user.stdout
+        assert user.stdout.readline() == "on\n"
+    for path in base.parent.iterdir():
+        path.unlink()
+    told = [user.communicate(timeout=HANGS_S)[0].split() for user in users]
+    assert [again for _, _, again in told] == ["False"] * 3
+    # What began before may end later.
+    assert max(int(old) for old, _, _ in told) < min(int(new) for _, new, _ in told)
+    assert store.get(b"k") is None

@@ -4,7 +4,8 @@
 //! that kills its process.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -12,6 +13,7 @@ use crate::holder::Busy;
 use crate::layout::{Config, Geometry, NAMED_LOCKS, control, header};
 use crate::lock::{Inherited, Locks, PATIENCE_MS, Wait};
 use crate::lock_queue::Waiting;
+use crate::machine::Kernel;
 use crate::mem::{Boxed, Counting, Mapped, Mem};
 use crate::named_locks::{Census, NamedLocks, TableFull, Turn};
 use crate::process::{self, ProcessSlot};
@@ -72,6 +74,25 @@ impl Cache<Counting> {
         let mut cache = Self::new(Counting::new(mapped, 0), geometry, locks, seed);
         cache.mem = Counting::new(mapped, kill_before);
         Ok(cache)
+    }
+}
+
+impl Cache<Mapped> {
+    /// Whether another file has the name of this one, or is about to.
+    #[inline]
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.mem.load(header::REPLACED, Acquire) != 0
+    }
+
+    /// Tells all who use this file.
+    pub(crate) fn mark_replaced(&self) {
+        self.mem.store(header::REPLACED, 1, Release);
+    }
+
+    /// Whether this process is where processes and clocks are numbered as in the file.
+    pub(crate) fn is_of_these_namespaces(&self) -> bool {
+        let [pid, time] = [header::PID_NAMESPACE, header::TIME_NAMESPACE];
+        Kernel::is_in(self.mem.load(pid, Relaxed), self.mem.load(time, Relaxed))
     }
 }
 

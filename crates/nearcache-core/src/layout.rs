@@ -101,6 +101,8 @@ pub(crate) mod header {
     /// Slots of named locks, and places in their queues, at and above these are free.
     pub const LOCKS_USED: usize = 18;
     pub const PLACES_USED: usize = 19;
+    /// Not 0: another file has the name, or is about to. Nobody uses this one any more.
+    pub const REPLACED: usize = 20;
     /// Totals of processes that are gone, one word a counter.
     pub const RETIRED: usize = 32;
     /// Mutex of the named-lock table.

@@ -46,6 +46,19 @@ impl Kernel {
         })
     }
 
+    /// Whether a file of these namespaces may be used here: a child may be forked into others.
+    /// No if they cannot be told, and no descriptor is needed for that.
+    #[cfg(target_os = "linux")]
+    pub fn is_in(pid_namespace: u64, time_namespace: u64) -> bool {
+        namespace("/proc/self/ns/pid") == Ok(pid_namespace)
+            && namespace("/proc/self/ns/time").unwrap_or(0) == time_namespace
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn is_in(_: u64, _: u64) -> bool {
+        true
+    }
+
     #[cfg(not(target_os = "linux"))]
     pub fn now() -> Result<Self, Error> {
         can_name_processes()?;

@@ -10,9 +10,12 @@
 //! machine, since its last boot, has. What fails is said in one line; a file of
 //! another layout has another name and is left alone. A file is never repaired:
 //! in doubt there is a new one.
+//!
+//! Whoever makes a new one marks the old one, if it can be reached, before the new one has its
+//! name: who uses the old one sees the mark at the next operation, and comes here.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -60,7 +63,11 @@ pub(crate) struct Region {
 pub(crate) struct Left {
     /// The inode of a file that is to be replaced, whatever it is now.
     pub useless: Option<u64>,
+    /// Another file has its name already.
+    pub another: bool,
     pub last_token: u64,
+    /// The file itself, which may have no name any more; none if it was truncated.
+    pub mapped: Option<Mapped>,
 }
 
 /// The data file's path for a base path.
@@ -79,10 +86,11 @@ impl Region {
     ) -> Result<Self, Error> {
         let (user, process) = (effective_uid(), generation());
         let geometry = Geometry::new(config)?;
-        let wanted = Wanted { base, config: config.clone(), geometry, kernel: Kernel::now()? };
+        let wanted =
+            Wanted { base, config: config.clone(), geometry, kernel: Kernel::now()?, left };
         private_directory(base)?;
         let (presence, made_here) = locked_for_opening(base, patience)?;
-        let opened = wanted.open(Users::of(&presence, made_here, base), left);
+        let opened = wanted.open(Users::of(&presence, made_here, base));
         if opened.is_err() && made_here {
             // Whoever waits for it will find it gone and make another. A failure to
             // remove it must not hide why the file cannot be used.
@@ -113,6 +121,21 @@ impl Region {
         }
     }
 
+    /// The inode of the file at `base` if it was a cache file and is shorter than that now.
+    pub fn cut_short(base: &Path) -> Option<u64> {
+        let file = open_private(&data_path(base), false).ok()?;
+        let there = file.metadata().ok()?;
+        let word = |at: usize| {
+            let mut bytes = [0; 8];
+            file.read_exact_at(&mut bytes, at as u64 * 8).ok().map(|()| u64::from_ne_bytes(bytes))
+        };
+        let is_ours =
+            [MAGIC, LAYOUT_VERSION].map(Some) == [word(header::MAGIC), word(header::LAYOUT)];
+        let is_short =
+            is_ours && word(header::TOTAL_BYTES).is_some_and(|bytes| bytes > there.len());
+        (is_short || there.len() == 0).then(|| there.ino())
+    }
+
     /// What the file at `base` was made with; an error if there is none to use.
     pub fn config_of(base: &Path) -> Result<Config, Error> {
         let path = data_path(base);
@@ -122,7 +145,7 @@ impl Region {
             }
             OpenFailure::Error(error) => error,
         })?;
-        let opened = Opened::attach(file, &path)?;
+        let opened = Opened::attach(&file, &path)?;
         if !opened.is_of(&Kernel::now()?) {
             return Err(Error::Refused(format!(
                 "{}: was written before the machine was restarted, and counts as empty",
@@ -165,28 +188,37 @@ struct Wanted<'a> {
     config: Config,
     geometry: Geometry,
     kernel: Kernel,
+    left: Left,
 }
 
 impl Wanted<'_> {
-    fn open(mut self, users: Users, left: Left) -> Result<Opened, Error> {
+    fn open(mut self, users: Users) -> Result<Opened, Error> {
         let path = data_path(self.base);
         let file = match open_private(&path, false) {
             Ok(file) => file,
-            Err(OpenFailure::Missing) => return self.create_fitting(left.last_token, None),
+            Err(OpenFailure::Missing) => {
+                let last_token = self.left.last_token;
+                return self.create_fitting(None, last_token, None);
+            }
             Err(OpenFailure::Error(error)) => return Err(error),
         };
-        if left.useless.is_some() && left.useless == inode_of(&file).ok() {
+        if self.left.useless.is_some() && self.left.useless == inode_of(&file).ok() {
             let notice = "the cache file was damaged (truncated, or a lock of it stayed taken by \
                           nobody); it was made anew";
-            return self.create_fitting(left.last_token, Some(notice.into()));
+            let last_token = self.left.last_token;
+            return self.create_fitting(Some(&file), last_token, Some(notice.into()));
         }
-        let opened = Opened::attach(file, &path)?;
+        let opened = Opened::attach(&file, &path)?;
         if self.config.or_less {
             self.resize(opened.config().size_bytes)?;
         }
-        let last_token = left.last_token.max(opened.last_token());
+        let last_token = self.left.last_token.max(opened.last_token());
         if !opened.is_of(&self.kernel) {
-            return self.after_a_boot(users, last_token);
+            return self.after_a_boot(&file, users, last_token);
+        }
+        // Whoever marked it ended before the new one had the name.
+        if opened.mapped.load(header::REPLACED, Acquire) != 0 {
+            return self.create(Some(&file), last_token, None);
         }
         if opened.geometry == self.geometry {
             return opened.admitted(&self.kernel, users);
@@ -200,7 +232,7 @@ impl Wanted<'_> {
         );
         if users == Users::Nobody {
             let notice = format!("{notice}; it was made anew and starts empty");
-            return self.create(last_token, Some(notice));
+            return self.create(Some(&file), last_token, Some(notice));
         }
         let notice = format!(
             "{notice}; other processes use it, so it stays as it is until all have stopped"
@@ -210,7 +242,7 @@ impl Wanted<'_> {
     }
 
     /// A file with another boot id is of an earlier boot, unless somebody has it open.
-    fn after_a_boot(self, users: Users, last_token: u64) -> Result<Opened, Error> {
+    fn after_a_boot(self, file: &File, users: Users, last_token: u64) -> Result<Opened, Error> {
         if users == Users::Others {
             return Err(Error::Refused(format!(
                 "{}: is used by processes that see another boot id (a container with its own \
@@ -219,19 +251,29 @@ impl Wanted<'_> {
             )));
         }
         let notice = "the machine was restarted since the cache was written; it starts empty";
-        self.create(last_token, Some(notice.into()))
+        self.create(Some(file), last_token, Some(notice.into()))
     }
 
     /// As [`Self::create`], where no file says what size will do.
-    fn create_fitting(mut self, last_token: u64, notice: Option<String>) -> Result<Opened, Error> {
+    fn create_fitting(
+        mut self,
+        old: Option<&File>,
+        last_token: u64,
+        notice: Option<String>,
+    ) -> Result<Opened, Error> {
         self.shrink()?;
-        self.create(last_token, notice)
+        self.create(old, last_token, notice)
     }
 
     /// Makes a new file beside and renames it over the old one, if any.
-    fn create(mut self, last_token: u64, notice: Option<String>) -> Result<Opened, Error> {
+    fn create(
+        mut self,
+        old: Option<&File>,
+        last_token: u64,
+        notice: Option<String>,
+    ) -> Result<Opened, Error> {
         loop {
-            match self.create_beside(last_token, notice.clone()) {
+            match self.create_beside(old, last_token, notice.clone()) {
                 // Others took the room meanwhile, or the old file has it.
                 Err(Error::Full(_)) if self.shrink()? => {}
                 made => return made,
@@ -256,20 +298,41 @@ impl Wanted<'_> {
         Ok(())
     }
 
-    fn create_beside(&self, last_token: u64, notice: Option<String>) -> Result<Opened, Error> {
+    fn create_beside(
+        &self,
+        old: Option<&File>,
+        last_token: u64,
+        notice: Option<String>,
+    ) -> Result<Opened, Error> {
         let fresh = with_suffix(self.base, &format!(".v{LAYOUT_VERSION}.new"));
         let path = data_path(self.base);
         // Left over by a process that died right here.
         remove_if_there(&fresh)?;
         let made = self.create_at(&fresh, last_token).and_then(|opened| {
-            fs::rename(&fresh, &path)
-                .map_err(|error| io_error(&path, "cannot be put in place", &error))?;
+            // Before anybody can use the new one, nobody begins anything in the old one.
+            self.mark(old, 1);
+            fs::rename(&fresh, &path).map_err(|error| {
+                self.mark(old, 0);
+                io_error(&path, "cannot be put in place", &error)
+            })?;
             Ok(Opened { path, notice, ..opened })
         });
         if made.is_err() {
             remove_if_there(&fresh)?;
         }
         made
+    }
+
+    /// Tells those who use the old file; who cannot be told finds out at its next look. Written
+    /// and not stored, where there is a descriptor: the file may end anywhere.
+    fn mark(&self, old: Option<&File>, replaced: u64) {
+        if let Some(file) = old {
+            let at = header::REPLACED as u64 * 8;
+            let _ = file.write_all_at(&replaced.to_ne_bytes(), at);
+        }
+        if let Some(mapped) = self.left.mapped {
+            mapped.store(header::REPLACED, replaced, Release);
+        }
     }
 
     fn create_at(&self, fresh: &Path, last_token: u64) -> Result<Opened, Error> {
@@ -323,7 +386,7 @@ struct Opened {
 
 impl Opened {
     /// Maps an existing file after looking at everything that can be wrong.
-    fn attach(file: File, path: &Path) -> Result<Self, Error> {
+    fn attach(file: &File, path: &Path) -> Result<Self, Error> {
         let metadata = file.metadata().map_err(|error| io_error(path, "cannot be read", &error))?;
         let foreign = |what: &str| {
             Error::Refused(format!(
@@ -336,7 +399,7 @@ impl Opened {
                 "is not a whole cache file (it was truncated, or is something else)",
             ));
         }
-        let mapped = map(&file, metadata.len() as usize, path)?;
+        let mapped = map(file, metadata.len() as usize, path)?;
         let word = |at| mapped.load(at, Relaxed);
         if word(header::MAGIC) != MAGIC {
             return Err(foreign("is not a nearcache file"));
@@ -404,8 +467,10 @@ impl Opened {
         }
         if users != Users::Nobody {
             return Err(Error::Refused(format!(
-                "{}: is used by processes of another container (PID or time namespace) or libc; let \
-                 the containers share the PID namespace, or give each a LOCATION of its own",
+                "{}: is used by processes of another container (PID or time namespace) or libc, which \
+                 could not tell whether the holder of a lock lives; let the containers share the PID \
+                 namespace (docker: --pid=container:NAME; Kubernetes: shareProcessNamespace: true), \
+                 or give each a LOCATION of its own",
                 self.path.display()
             )));
         }

@@ -5,8 +5,11 @@
 //! make a new one. So about once a second an operation looks whether the name
 //! still leads to the file, whole. If not, a thread opens what is there now, or
 //! makes it: that may take as long as it takes to reserve gigabytes, and the
-//! operation is in the middle of a request. Until then all go on with the old
-//! file; the first look after that goes over to the new one.
+//! operation is in the middle of a request. Until the new one is whole all go on with the old
+//! file, and then nobody does: two files in use would answer differently. Whoever makes a new one
+//! marks the old one before (`region.rs`), every operation looks at the mark, and who sees it has
+//! to open the new one first. Who finds another file under the name marks the old one for the
+//! others: it was made by somebody who could not reach it, as it had no name any more.
 //!
 //! The same look replaces a file that was truncated, and one with a hopeless lock:
 //! one that stays taken though nobody has it (a damaged mutex). It is never stolen
@@ -31,7 +34,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cache::Cache;
 use crate::clock::{boot_ms, now_ms};
@@ -61,8 +64,8 @@ const TURN_POLL: Duration = Duration::from_millis(1);
 /// In `entered`, beside the number of a process: it is being entered right now.
 const ENTERING: u64 = 1 << 63;
 
-/// The file at hand is of another user, or of a parent that kept it for itself: to be opened
-/// again, by [`Store::open_again`].
+/// The file at hand is of another user, or of a parent that kept it for itself, or was replaced:
+/// to be opened again, by [`Store::open_again`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotOurs;
 
@@ -163,7 +166,11 @@ impl Store {
         {
             self.ask(now_ms)?;
         }
-        Ok(&self.current().cache)
+        let cache = &self.current().cache;
+        if cache.is_replaced() {
+            return Err(NotOurs);
+        }
+        Ok(cache)
     }
 
     /// Whether the file at hand is of the user that this process belongs to now. If it is, a
@@ -181,13 +188,24 @@ impl Store {
     pub fn open_again(&self, place: Option<(&Path, &Config)>) -> Result<bool, Error> {
         let _turn = Turn::taken(&self.opening);
         let current = self.current();
-        if current.is_ours() {
+        let is_ours = current.is_ours();
+        if is_ours && !current.cache.is_replaced() && current.cache.is_of_these_namespaces() {
             return Ok(false);
         }
-        // First: it goes, whatever comes of the rest.
-        current.leave();
+        let left = if is_ours {
+            current.left()
+        } else {
+            // First: it goes, whatever comes of the rest.
+            current.leave();
+            None
+        };
         let (base, config) = place.unwrap_or((&current.base, &current.config));
-        let region = Region::open(base, config, OPEN_TIMEOUT, Left::default())?;
+        // It may be this process that makes the new one: its thread is about to be done.
+        let made_here = if is_ours { self.reopened() } else { None };
+        let region = match made_here {
+            Some(region) => region,
+            None => open_next(base, config, left.unwrap_or_default())?,
+        };
         self.forget_reopening();
         let process = region.process;
         self.go_over_to(region, base, config, current);
@@ -236,7 +254,8 @@ impl Store {
     #[cold]
     fn ask(&self, now_ms: u64) -> Result<(), NotOurs> {
         let current = self.current();
-        if !current.is_ours() {
+        let is_entered = self.entered.load(Acquire) == generation();
+        if !current.is_ours() || !(is_entered || current.cache.is_of_these_namespaces()) {
             return Err(NotOurs);
         }
         self.enter();
@@ -285,8 +304,10 @@ impl Store {
         current.give_back_before();
         let reopening = self.reopening.swap(std::ptr::null_mut(), AcqRel);
         if reopening.is_null() {
-            if let Some(left) = current.left() {
-                self.reopen(current, left);
+            match current.left() {
+                Some(left) if left.another => current.follow(),
+                Some(left) => self.reopen(current, left),
+                None => {}
             }
             return;
         }
@@ -337,12 +358,43 @@ impl Store {
         }
     }
 
+    /// What a thread of this process opens or makes, once it has done.
+    fn reopened(&self) -> Option<Region> {
+        let reopening = self.reopening.swap(std::ptr::null_mut(), AcqRel);
+        if reopening.is_null() {
+            return None;
+        }
+        // SAFETY: from `Arc::into_raw`, and taken out by this thread alone.
+        let reopening = unsafe { Arc::from_raw(reopening) };
+        let end = Instant::now() + OPEN_TIMEOUT;
+        while !reopening.is_of_another_process() && Instant::now() < end {
+            if let Some(opened) = reopening.result() {
+                return opened.ok();
+            }
+            std::thread::sleep(TURN_POLL);
+        }
+        None
+    }
+
     fn forget_reopening(&self) {
         let reopening = self.reopening.swap(std::ptr::null_mut(), AcqRel);
         if !reopening.is_null() {
             // SAFETY: from `Arc::into_raw`, and taken out by this thread alone.
             drop(unsafe { Arc::from_raw(reopening) });
         }
+    }
+}
+
+/// Opens what has the name of a file that was left. Who truncates one file may truncate the next,
+/// too: that one is replaced as well, as nobody may be left who would.
+fn open_next(base: &Path, config: &Config, left: Left) -> Result<Region, Error> {
+    let opened = Region::open(base, config, OPEN_TIMEOUT, left);
+    match (&opened, Region::cut_short(base)) {
+        (Err(Error::Refused(_)), Some(inode)) if left.another => {
+            let left = Left { useless: Some(inode), ..left };
+            Region::open(base, config, OPEN_TIMEOUT, left)
+        }
+        _ => opened,
     }
 }
 
@@ -440,14 +492,28 @@ impl Opened {
     fn left(&self) -> Option<Left> {
         let there = fs::metadata(&self.path);
         let is_this = there.as_ref().is_ok_and(|there| there.ino() == self.inode);
-        let truncated = is_this && there.is_ok_and(|there| there.len() != self.size_bytes);
+        let truncated = is_this && there.as_ref().is_ok_and(|there| there.len() != self.size_bytes);
         self.truncated.fetch_or(truncated, Relaxed);
         if is_this && !truncated && !self.cache.has_hopeless_lock() {
             return None;
         }
         // What is left of a truncated file may not hold the token, and must not be touched.
         let last_token = if truncated { 0 } else { self.cache.last_token() };
-        Some(Left { useless: is_this.then_some(self.inode), last_token })
+        Some(Left {
+            useless: is_this.then_some(self.inode),
+            another: !is_this && there.is_ok(),
+            last_token,
+            mapped: (!truncated).then_some(self.mapped),
+        })
+    }
+
+    /// Another file has the name. One that is no cache is nobody's reason to leave this one.
+    fn follow(&self) {
+        match Region::config_of(&self.base) {
+            Err(Error::Refused(_)) => self.cache.count(Counter::ReopenFailed),
+            // If it cannot be opened here and now, others may use it all the same.
+            _ => self.cache.mark_replaced(),
+        }
     }
 
     /// What is not this process's must not stay in it.
