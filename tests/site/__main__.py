@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -18,12 +19,18 @@ from tests.site.scenarios import SCENARIOS, SHORT
 from tests.site.trial import Report, Trial
 
 SHOWN = 5
+INJECTED = (
+    *("faults", "killed", "frozen", "limited", "interrupted", "disconnected", "hung"),
+    "connections cut",
+)
+"""What is done to a site, as the judge counts it."""
 
 
 def main() -> int:
     asked = arguments()
     asked.minutes += 60 * asked.hours
-    names = [name for name in SCENARIOS if fnmatch(name, asked.only)]
+    names = [name for name in SCENARIOS if any(fnmatch(name, glob) for glob in asked.only)]
+    names = [name for name in names if not any(fnmatch(name, glob) for glob in asked.but)]
     if asked.short:
         names = [name for name in SHORT if name in names]
     if asked.list:
@@ -35,8 +42,23 @@ def main() -> int:
         print(f"{report.scenario.name:45} {report.seconds:5.0f} s  {report.line()}")
     broken = [report for report in reports if report.violations]
     asked_total = sum(report.counts["asked"] for report in reports)
+    print("\n".join(by_store(reports)))
     print(f"{len(reports)} scenarios, {asked_total:,} requests, {len(broken)} broken")
     return bool(broken)
+
+
+def by_store(reports: list[Report]) -> list[str]:
+    """What each kind of store has been through."""
+    lines = []
+    for store in sorted({report.scenario.store_name for report in reports}):
+        runs = [report for report in reports if report.scenario.store_name == store]
+        counts = sum((report.counts for report in runs), Counter[str]())
+        injected = sum(counts[name] for name in INJECTED)
+        lines.append(
+            f"{store:8} {len(runs):4} runs, {counts['asked']:9,} requests, {injected:6,} faults,"
+            f" {counts['violations']:4,} violations"
+        )
+    return lines
 
 
 def run(names: list[str], asked: argparse.Namespace) -> list[Report]:
@@ -79,7 +101,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=0.0, help="in all; else each once")
     parser.add_argument("--hours", type=float, default=0.0, help="added to --minutes")
     parser.add_argument("--seconds", type=float, default=0.0, help="of each scenario, at least")
-    parser.add_argument("--only", default="*", help="names with * and ?, as --list shows them")
+    parser.add_argument("--only", nargs="+", default=["*"], help="names with * and ?, of --list")
+    parser.add_argument("--but", nargs="+", default=[], help="not these")
     parser.add_argument("--short", action="store_true", help="the few that run with the tests")
     parser.add_argument("--list", action="store_true", help="names, and what they do")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))

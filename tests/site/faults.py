@@ -12,12 +12,13 @@ import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearcache.engines.shm import data_path
 from nearcache.lab.servers import free_port
+from tests.site.clients import SIZES
 from tests.site.servers import Server
 from tests.site.stores import PASSWORD, USER, RedisStore, SharedStore, mounted, unmounted
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 KILLS = 5
 REQUESTS_BETWEEN = 60
 FROZEN_S = 10
+NOBODY = 65534
 HUNG_AFTER_S = 6
 AWAY = frozenset(
     {
@@ -40,13 +42,18 @@ AWAY = frozenset(
 """What a server that does not answer makes of a site. Django's session engines take an error
 of the cache for an empty session, ours does not; on_error="miss" drops what was to be written.
 """
-EMPTY = frozenset({"lost", "logged out", "session gone", "LockLost"})
+EMPTY = frozenset({"lost", "logged out", "SessionInterrupted", "LockLost"})
 EMPTY |= {"overlap of flights", "overlap of locks"}
 """What a store that lost its data makes of a site."""
 RESTARTED = frozenset({"unanswered"})
-OUT_OF_MEANS = AWAY | RESTARTED | {"EngineError", "OSError", "OperationalError"}
-OUT_OF_MEANS |= {"error of the server", "ImportError", "RuntimeError", "MemoryError"}
-"""What a process makes of a site that may not open a file more, or have a page more."""
+STARTED_ANEW = RESTARTED | {"lost", "logged out"}
+"""All processes ended, and the store is another one: nobody held anything in it."""
+OUT_OF_MEANS = AWAY | RESTARTED | {"OSError", "OperationalError", "error of the server"}
+"""What a process makes of a site that has none of something left. Who cannot import a module, or
+start a thread, says so by an error of Python's.
+"""
+NO_DESCRIPTORS = OUT_OF_MEANS | {"RegionError", "ImportError"}
+NO_MEMORY = OUT_OF_MEANS | {"RegionError", "ImportError", "RuntimeError", "MemoryError"}
 
 Doing = Callable[["Trial"], AbstractContextManager[None]]
 
@@ -63,6 +70,10 @@ class Fault:
     """After which the server kills a worker that hangs."""
     noisy: bool = False
     """Whether Python and asgiref, too, say what they could not do."""
+    hangs_if: str = ""
+    """What a log says when Python itself lets a request hang."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Of the server, beside what it has anyway."""
     always: bool = False
     """Whether it excuses during the whole run: the settings of the server are a part of it."""
 
@@ -151,9 +162,12 @@ def descriptors_gone(trial: Trial) -> Iterator[None]:
 
 @contextmanager
 def memory_gone(trial: Trial) -> Iterator[None]:
-    """RLIMIT_AS of all workers is reached."""
-    with limited(trial, resource.RLIMIT_AS, vm_bytes, more=65536):
+    """RLIMIT_AS of all workers is reached, by values that are large."""
+    trial.manners.sizes = (300_000, 1_000_000)
+    more = trial.random.choice((100_000, 1_000_000, 2_000_000, 3_000_000, 5_000_000))
+    with limited(trial, resource.RLIMIT_AS, vm_bytes, more):
         trial.work(100)
+        trial.manners.sizes = SIZES
         yield
 
 
@@ -164,6 +178,20 @@ def two_settings(trial: Trial) -> Iterator[None]:
     with trial.beside({**trial.settings(), "caches": caches}):
         trial.work(KILLS * REQUESTS_BETWEEN)
         yield
+
+
+@contextmanager
+def another_user(trial: Trial) -> Iterator[None]:
+    """The site is restarted, and its store is another user's; and again, and it is its own."""
+    trial.site.end()
+    shared(trial).hand_over(NOBODY)
+    trial.site.start()
+    trial.site.wait_ready((500,))
+    trial.work(100)
+    trial.site.end()
+    shared(trial).hand_over(os.geteuid())
+    trial.site.start()
+    yield
 
 
 @contextmanager
@@ -361,6 +389,7 @@ def memory_full(trial: Trial) -> Iterator[None]:
         while True:
             file.write(b"x" * 65536)
     trial.site.start()
+    trial.site.wait_ready((200, 500))
     trial.work(100)
     yield
     filler.unlink()
@@ -382,8 +411,16 @@ FAULTS: dict[str, Fault] = {
         timeout_s=HUNG_AFTER_S,
         always=True,
     ),
-    "descriptors-gone": Fault(descriptors_gone, excuses=OUT_OF_MEANS, noisy=True),
-    "memory-gone": Fault(memory_gone, excuses=OUT_OF_MEANS, noisy=True),
+    "descriptors-gone": Fault(descriptors_gone, excuses=NO_DESCRIPTORS, noisy=True),
+    "memory-gone": Fault(
+        memory_gone,
+        excuses=NO_MEMORY,
+        noisy=True,
+        # What glibc keeps for threads, 64 MB each, is counted already, and would be used first.
+        environment={"MALLOC_ARENA_MAX": "1"},
+        # Whoever starts a thread then waits for ever for its first word, in CPython.
+        hangs_if="Exception ignored in thread started by|can't start new thread",
+    ),
     "two-settings": Fault(two_settings),
     "restarts": Fault(restarts, excuses=RESTARTED, kills=True),
     "interrupts": Fault(
@@ -401,9 +438,14 @@ FAULTS: dict[str, Fault] = {
     "redis-rights": Fault(redis_rights, ("redis",), AWAY | {"EngineConfiguration"}),
     "redis-replica": Fault(redis_replica, ("redis",), AWAY),
     "file-removed": Fault(file_removed, ("shm",), EMPTY),
-    "another-size": Fault(another_size, ("shm",), EMPTY | RESTARTED),
+    "another-size": Fault(another_size, ("shm",), STARTED_ANEW),
+    "another-user": Fault(
+        another_user,
+        ("shm",),
+        RESTARTED | {"RegionError", "SessionsAway", "taken for logged out", "older session"},
+    ),
     "read-only": Fault(
         read_only, ("small",), AWAY | EMPTY | RESTARTED | {"RegionError"}, kills=True
     ),
-    "memory-full": Fault(memory_full, ("small",), EMPTY | RESTARTED | {"RegionError"}),
+    "memory-full": Fault(memory_full, ("small",), STARTED_ANEW | {"RegionError", "SessionsAway"}),
 }

@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-NEVER_EXCUSED = ("foreign", "wrong", "torn", "hanging")
+NEVER_EXCUSED = ("foreign", "wrong", "torn", "token", "hanging")
+"""Tokens grow even when the store lost all it had (docs/locks.md)."""
 MOST_KEPT = 20
 """Violations that are written down; the others are counted."""
 
@@ -49,12 +50,15 @@ class Judge:
         with self._lock:
             self.counts[what] += more
 
-    def blame(self, names: Iterable[str], text: str, since: float) -> None:
-        """Something is not as it should be; it is excused under any of its names."""
+    def blame(self, names: Iterable[str], text: str, since: float, where: str = "") -> None:
+        """Something is not as it should be; it is excused under any of its names.
+
+        ``where`` it was is counted with what is excused.
+        """
         names, until = list(names), time.monotonic()
         with self._lock:
             if self._is_excused(names, since, until):
-                self.excused[names[0]] += 1
+                self.excused[f"{names[0]} in {where}" if where else names[0]] += 1
                 return
             self.counts["violations"] += 1
             if len(self.violations) < MOST_KEPT:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -183,11 +183,12 @@ class Site:
                 preexec_fn=self.prepare,
             )
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, statuses: Container[int] = (200,)) -> None:
+        """Until a page is answered so."""
         give_up_at = time.monotonic() + STARTS_S
         while True:
             with contextlib.suppress(Unanswered):
-                if self.ask("GET", "/page/ready", {"X-User": "nobody"}).status == 200:
+                if self.ask("GET", "/page/ready", {"X-User": "nobody"}).status in statuses:
                     return
             if time.monotonic() > give_up_at or not self.runs:
                 raise AssertionError(f"the site did not start: {self.log.read_text()[-3000:]}")

@@ -93,6 +93,11 @@ class SharedStore:
             for alias in ALIASES
         }
 
+    def hand_over(self, user: int) -> None:
+        """The directory and its files are that user's."""
+        for path in (self.directory, *self.directory.iterdir()):
+            os.chown(path, user, -1)
+
     def faults(self) -> list[str]:
         return open_existing(self.location).check()
 

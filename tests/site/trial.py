@@ -32,8 +32,12 @@ LOCK_S, LOCK_WHEN_KILLED_S = 60, 3
 WAIT_S = 20
 REACHES_BACK_S = 1.0
 """Who met another one may have met one from before."""
-NEVER_IN_A_LOG = "Segmentation fault|SIGSEGV|SIGBUS|Fatal Python error|panicked|signal 11|Bus error"
-UNCLEAN = "|Exception ignored|was never awaited|GeneratorExit"
+NEVER_IN_A_LOG = (
+    "Segmentation fault|SIGSEGV|SIGBUS|Fatal Python error|panicked|signal 11|Bus error"
+    "|memory allocation of"
+)
+UNCLEAN = "|Exception ignored|Exception in thread|was never awaited|was never retrieved"
+UNCLEAN += "|was destroyed but it is pending|GeneratorExit"
 SESSIONS_TABLE = (
     "CREATE TABLE django_session (session_key varchar(40) NOT NULL PRIMARY KEY,"
     " session_data text NOT NULL, expire_date datetime NOT NULL)"
@@ -121,6 +125,7 @@ class Trial:
             "sessions": SESSIONS[self.on_error],
             "lock_s": LOCK_WHEN_KILLED_S if lasts else LOCK_S,
             "wait_s": WAIT_S,
+            "environment": self.scenario.fault.environment,
         }
 
     def finish(self) -> None:
@@ -132,6 +137,7 @@ class Trial:
             self.judge.blame(["wrong"], f"the store: {fault}", time.monotonic())
         for log in self.logs:
             self.look_into(log.read_text(errors="replace"))
+        self.explain_hangs()
 
     def look_into(self, log: str) -> None:
         never = NEVER_IN_A_LOG + ("" if self.scenario.fault.noisy else UNCLEAN)
@@ -140,6 +146,14 @@ class Trial:
             # A signal may come while Python itself cleans up, and is then lost.
             if not (found[0] == "Exception ignored" and "raise Alarm" in around):
                 self.judge.blame(["log"], f"...{around}...", time.monotonic())
+
+    def explain_hangs(self) -> None:
+        """Some are none of ours, if the log says what Python did."""
+        said, judge = self.scenario.fault.hangs_if, self.judge
+        if said and any(re.search(said, log.read_text(errors="replace")) for log in self.logs):
+            hung = [each for each in judge.violations if each.startswith("hanging")]
+            judge.violations = [each for each in judge.violations if each not in hung]
+            judge.excused["hanging"] += len(hung)
 
     def dismiss(self) -> None:
         for client in self.clients:

@@ -203,10 +203,14 @@ impl<M: Mem> Shard<'_, M> {
         }
     }
 
-    /// Copies a record to the head of a ring. False if there is no page for it.
+    /// Copies a record to the head of a ring. False if there is no page for it, or no memory.
     fn move_locked(&self, slot: usize, word: u64, header: &Header, to: usize) -> bool {
         let from = crate::shard::ring_of(word);
-        let mut words = vec![0; header.words];
+        let mut words = Vec::new();
+        if words.try_reserve_exact(header.words).is_err() {
+            return false;
+        }
+        words.resize(header.words, 0);
         if !self.copy_out(from, self.offset_of(word), &mut words) {
             return false;
         }

@@ -70,12 +70,27 @@ pub struct Buffer {
     words: Vec<u64>,
     start: usize,
     len: usize,
+    pub(crate) starved: bool,
 }
 
 impl Buffer {
     /// The payload of the value read last.
     pub fn value(&self) -> &[u8] {
         &record::bytes(&self.words)[self.start..self.start + self.len]
+    }
+
+    /// Whether there was no memory for a value: that nothing was read says nothing then.
+    pub fn starved(&self) -> bool {
+        self.starved
+    }
+
+    #[cold]
+    fn grow(&mut self, words: usize) -> bool {
+        self.starved = self.words.try_reserve(words - self.words.len()).is_err();
+        if !self.starved {
+            self.words.resize(words, 0);
+        }
+        !self.starved
     }
 }
 
@@ -289,8 +304,8 @@ impl<'a, M: Mem> Shard<'a, M> {
             return torn_or(Read::Damaged);
         }
         let words = want.words(&header);
-        if buffer.words.len() < words {
-            buffer.words.resize(words, 0);
+        if buffer.words.len() < words && !buffer.grow(words) {
+            return Read::Torn;
         }
         let copy = &mut buffer.words[..words];
         if !self.copy_out(ring, offset, copy) {

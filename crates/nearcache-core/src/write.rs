@@ -12,6 +12,7 @@
 //! slot (release)          the write has happened, in one store
 //! ```
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::layout::{BUCKET_SLOTS, BUCKET_WORDS, RESERVE_PAGES, RESERVE_SHARE, control};
@@ -141,10 +142,15 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     /// The slot of a key, expired or not. Under the lock a slot can only empty.
+    ///
+    /// Ends the process if there is no memory for what is wanted, as Rust does: who would take the
+    /// key for absent, and holds the lock, would store it twice.
     pub fn find_locked(&self, key: Key, buffer: &mut Buffer, want: Want) -> Option<Seen> {
+        buffer.starved = false;
         const BEFORE_ANY_DEADLINE: u64 = 0;
         match self.find(key, BEFORE_ANY_DEADLINE, buffer, want) {
             Look::Hit(seen) => Some(seen),
+            _ if buffer.starved => handle_alloc_error(Layout::new::<Seen>()),
             _ => None,
         }
     }

@@ -424,7 +424,7 @@ impl Opened {
             }
             Ok(Some(value))
         };
-        now.read(py, key, decode).unwrap_or(Ok(None))
+        now.read(py, key, decode)?.unwrap_or(Ok(None))
     }
 
     /// Keeps a value that was read, if the key is read often enough.

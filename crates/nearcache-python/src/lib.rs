@@ -43,16 +43,18 @@ use pyo3::types::PyBytes;
 
 /// The `exact` bytes of a value, or None if it is not for that format (then pickle it).
 #[pyfunction]
-fn encode<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
+fn encode<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let mut payload = Vec::new();
-    exact::encode(value, &mut payload).ok()?;
-    Some(PyBytes::new(value.py(), &payload))
+    match exact::encode(value, &mut payload) {
+        Ok(()) => python::new_bytes(value.py(), &payload).map(Some),
+        Err(_) => Ok(None),
+    }
 }
 
 /// The value of `exact` bytes. Raises ValueError if they are not a value.
 #[pyfunction]
 fn decode<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    match exact::decode(py, payload) {
+    match exact::decode(py, payload)? {
         Some(decoded) => Ok(decoded.value),
         None => Err(PyValueError::new_err("these bytes are no exact value")),
     }

@@ -1,7 +1,7 @@
 //! Python objects this module needs by name, looked up once per process.
 
 use nearcache_core::Error;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -83,12 +83,12 @@ impl Types {
 
     pub fn uuid_from<'py>(&self, py: Python<'py>, bytes: [u8; 16]) -> Option<Bound<'py, PyAny>> {
         let arguments = PyDict::new(py);
-        arguments.set_item(intern!(py, "int"), u128::from_be_bytes(bytes)).ok()?;
-        self.uuid_type.bind(py).call((), Some(&arguments)).ok()
+        or_set(py, arguments.set_item(intern!(py, "int"), u128::from_be_bytes(bytes)))?;
+        or_set(py, self.uuid_type.bind(py).call((), Some(&arguments)))
     }
 
     pub fn decimal_from<'py>(&self, py: Python<'py>, text: &str) -> Option<Bound<'py, PyAny>> {
-        self.decimal_type.bind(py).call1((text,)).ok()
+        or_set(py, self.decimal_type.bind(py).call1((text,)))
     }
 }
 
@@ -117,17 +117,66 @@ impl Drop for CollectorOff {
     }
 }
 
+/// `out.extend_from_slice(bytes)`. Raises MemoryError, where Rust alone would end the process.
+#[inline]
+pub fn append(out: &mut Vec<u8>, bytes: &[u8]) -> PyResult<()> {
+    room(out, bytes.len())?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// `out.reserve(more)`. Raises MemoryError, too.
+#[inline]
+pub fn room(out: &mut Vec<u8>, more: usize) -> PyResult<()> {
+    out.try_reserve(more).map_err(|_| PyMemoryError::new_err(()))
+}
+
+/// What the core allocates for a record ends the process if it cannot: this asks before, and gives
+/// it back. Raises MemoryError. For a small one there is room among what was used before.
+#[inline]
+pub fn demand_room(bytes: usize) -> PyResult<()> {
+    const SMALL_BYTES: usize = 1 << 15;
+    if bytes > SMALL_BYTES { room(&mut Vec::new(), bytes + SMALL_BYTES) } else { Ok(()) }
+}
+
+/// `PyBytes::new`, which panics when memory runs out. Raises MemoryError.
+#[inline]
+pub fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    // SAFETY: attached; pointer and length are those of a live slice, which is copied.
+    unsafe {
+        let data = bytes.as_ptr().cast();
+        let object = ffi::PyBytes_FromStringAndSize(data, bytes.len() as ffi::Py_ssize_t);
+        Ok(Bound::from_owned_ptr_or_err(py, object)?.cast_into_unchecked())
+    }
+}
+
+/// As C says it: `None`, and the error is set.
+pub fn or_set<T>(py: Python<'_>, result: PyResult<T>) -> Option<T> {
+    result.map_err(|error| error.restore(py)).ok()
+}
+
+/// The MemoryError that is set, if there is one; any other error that is set is forgotten.
+#[cold]
+pub fn want_of_memory(py: Python<'_>) -> PyResult<()> {
+    match PyErr::take(py) {
+        Some(error) if error.is_instance_of::<PyMemoryError>(py) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Two's complement, little endian.
 pub fn int_to_bytes(int: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let py = int.py();
     let bits: usize = int.call_method0(intern!(py, "bit_length"))?.extract()?;
     let arguments = (bits / 8 + 1, intern!(py, "little"));
     let bytes = int.call_method(intern!(py, "to_bytes"), arguments, Some(&signed(py)?))?;
-    Ok(bytes.cast::<PyBytes>()?.as_bytes().to_vec())
+    let mut out = Vec::new();
+    append(&mut out, bytes.cast::<PyBytes>()?.as_bytes())?;
+    Ok(out)
 }
 
 pub fn int_from_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    let arguments = (PyBytes::new(py, bytes), intern!(py, "little"));
+    let arguments = (new_bytes(py, bytes)?, intern!(py, "little"));
     let int = py.get_type::<pyo3::types::PyInt>();
     int.call_method(intern!(py, "from_bytes"), arguments, Some(&signed(py)?))
 }

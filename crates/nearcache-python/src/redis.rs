@@ -22,7 +22,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use crate::arguments::CacheArguments;
 use crate::exact::Decoded;
 use crate::keys::KeyBuffer;
-use crate::python::object;
+use crate::python::{self, object};
 use crate::python_codec::{self, flag, undecodable};
 use crate::resp::{Part, pack, packed, packed_len, whole};
 use crate::timeout::Timeout;
@@ -108,13 +108,14 @@ impl RedisCommands {
             let key = raw_key(slf, &key, version, &mut buffer)?;
             with_encoded(slf, &value, |value| {
                 with_set_parts(key, value, life, false, |parts| {
-                    out.reserve(packed_len(parts));
+                    python::room(&mut out, packed_len(parts))?;
                     pack(parts, |piece| out.extend_from_slice(piece));
-                });
-            })?;
+                    Ok::<(), PyErr>(())
+                })
+            })??;
             commands += 1;
         }
-        Ok((PyBytes::new(slf.py(), &out), commands))
+        Ok((python::new_bytes(slf.py(), &out)?, commands))
     }
 
     #[pyo3(signature = (keys, version=None, /))]

@@ -12,6 +12,7 @@ use nearcache_core::mem::Mapped;
 use nearcache_core::{
     Added, Buffer, Busy, Cache, Config, Counter, Found, Key, Patience, SLICE, Stored, Wait, now_ms,
 };
+use pyo3::exceptions::PyMemoryError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -157,6 +158,7 @@ impl<'a> Now<'a> {
             self.cache.delete(key, self.now_ms);
             return Ok(true);
         }
+        python::demand_room(payload.len())?;
         let set = |wait| self.cache.set(key, tag, payload, deadline.0, self.now_ms, wait);
         match patiently(py, set)? {
             Some(Stored::Yes(_)) => Ok(true),
@@ -178,6 +180,7 @@ impl<'a> Now<'a> {
         if deadline.is_over(self.now_ms) {
             return Ok(self.cache.expires_at(key, self.now_ms).is_none());
         }
+        python::demand_room(payload.len())?;
         let add = |wait| self.cache.add(key, tag, payload, deadline.0, self.now_ms, wait);
         match patiently(py, add)? {
             Some(Added::Stored(_)) => Ok(true),
@@ -214,7 +217,7 @@ impl<'a> Now<'a> {
         f: impl FnOnce(&Found, &[u8]) -> R,
     ) -> PyResult<Option<R>> {
         if deadline.is_over(self.now_ms) {
-            let head = self.head(py, key, payload_bytes, f);
+            let head = self.head(py, key, payload_bytes, f)?;
             return Ok(head.filter(|_| self.cache.delete(key, self.now_ms)));
         }
         with_buffer(py, |buffer| {
@@ -236,10 +239,10 @@ impl<'a> Now<'a> {
         key: Key<'_>,
         payload_bytes: usize,
         f: impl FnOnce(&Found, &[u8]) -> R,
-    ) -> Option<R> {
-        with_buffer(py, |buffer| {
-            let found = self.cache.head(key, payload_bytes, self.now_ms, buffer)?;
-            Some(f(&found, buffer.value()))
+    ) -> PyResult<Option<R>> {
+        with_buffer(py, |buffer| match self.cache.head(key, payload_bytes, self.now_ms, buffer) {
+            Some(found) => Ok(Some(f(&found, buffer.value()))),
+            None => missed(buffer),
         })
     }
 
@@ -257,19 +260,25 @@ impl<'a> Now<'a> {
         }
     }
 
-    /// Reads into a pooled buffer, then gives what was found to `f`.
+    /// Reads into a pooled buffer, then gives what was found to `f`. Raises MemoryError.
     #[inline]
     pub fn read<R>(
         &self,
         py: Python<'_>,
         key: Key<'_>,
         f: impl FnOnce(&Found, &[u8]) -> R,
-    ) -> Option<R> {
-        with_buffer(py, |buffer| {
-            let found = self.cache.get(key, self.now_ms, buffer)?;
-            Some(f(&found, buffer.value()))
+    ) -> PyResult<Option<R>> {
+        with_buffer(py, |buffer| match self.cache.get(key, self.now_ms, buffer) {
+            Some(found) => Ok(Some(f(&found, buffer.value()))),
+            None => missed(buffer),
         })
     }
+}
+
+/// Nothing was found, or there was no memory for it.
+#[inline]
+fn missed<R>(buffer: &Buffer) -> PyResult<Option<R>> {
+    if buffer.starved() { Err(PyMemoryError::new_err(())) } else { Ok(None) }
 }
 
 /// What becomes of a plain write whose shard stayed locked.
@@ -331,7 +340,7 @@ const BUFFER_MAX_BYTES: usize = 1 << 20;
 pub fn with_buffer<R>(py: Python<'_>, f: impl FnOnce(&mut Buffer) -> R) -> R {
     let mut buffer = BUFFERS.with(py, Vec::pop).unwrap_or_default();
     let result = f(&mut buffer);
-    if buffer.value().len() <= BUFFER_MAX_BYTES {
+    if buffer.value().len() <= BUFFER_MAX_BYTES && !buffer.starved() {
         BUFFERS.with(py, |buffers| {
             if buffers.len() < BUFFERS_MAX {
                 buffers.push(buffer);

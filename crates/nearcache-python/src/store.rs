@@ -103,7 +103,7 @@ impl Store {
         let Some(key) = now.key(key) else {
             return Ok(None);
         };
-        now.read(py, key, |found, payload| Ok((join(py, found.tag, payload)?, found.version)))
+        now.read(py, key, |found, payload| Ok((join(py, found.tag, payload)?, found.version)))?
             .transpose()
     }
 
@@ -175,6 +175,7 @@ impl Store {
         };
         let (tag, payload) = split(value);
         let deadline = deadline(expires_at_ms);
+        python::demand_room(payload.as_slice().len())?;
         atomically(py, |wait| {
             now.cache.cas(key, tag, payload.as_slice(), version, deadline.0, now.now_ms, wait)
         })
@@ -193,6 +194,7 @@ impl Store {
         };
         let (tag, payload) = split(value);
         let deadline = deadline(expires_at_ms);
+        python::demand_room(payload.as_slice().len())?;
         with_buffer(py, |buffer| {
             let found = atomically(py, |wait: Wait| {
                 let payload = payload.as_slice();
@@ -253,7 +255,7 @@ impl Store {
             return Ok(None);
         };
         let cut = |found: &Found, payload: &[u8]| head(py, found.tag, payload, size);
-        now.head(py, key, head_payload_bytes(size), cut).transpose()
+        now.head(py, key, head_payload_bytes(size), cut)?.transpose()
     }
 
     fn expires_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<i64>> {
@@ -408,7 +410,7 @@ impl Store {
         let Some(key) = now.key(key) else {
             return Ok(None);
         };
-        now.read(py, key, |found, payload| join(py, found.tag, payload)).transpose()
+        now.read(py, key, |found, payload| join(py, found.tag, payload))?.transpose()
     }
 }
 
@@ -426,7 +428,7 @@ fn head<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let raw = join(py, tag, payload)?;
     let bytes = raw.as_bytes();
-    Ok(if bytes.len() <= size { raw } else { PyBytes::new(py, &bytes[..size]) })
+    if bytes.len() <= size { Ok(raw) } else { python::new_bytes(py, &bytes[..size]) }
 }
 
 /// A deadline before 1970 has passed like any other.

@@ -27,18 +27,19 @@ pub const PICKLE: u8 = HEADER | 3;
 const BYTES: u8 = HEADER | 9;
 const PICKLE_PROTOCOL: i32 = 5; // HIGHEST_PROTOCOL of every Python since 3.8
 
-/// Writes the payload over `out` and returns its tag. Only pickle's own errors come out.
+/// Writes the payload over `out` and returns its tag. Only pickle's own errors come out, and
+/// MemoryError.
 pub fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
     out.clear();
     if let Some(int) = small_int(value) {
         out.extend_from_slice(&int.to_le_bytes());
         return Ok(TAG_INT);
     }
-    if write_utf8(value, out) {
+    if write_utf8(value, out)? {
         return Ok(STR);
     }
     if let Ok(bytes) = value.cast_exact::<PyBytes>() {
-        out.extend_from_slice(bytes.as_bytes());
+        python::append(out, bytes.as_bytes())?;
         return Ok(BYTES);
     }
     if exact::encode(value, out).is_ok() {
@@ -46,7 +47,7 @@ pub fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
     }
     let pickled = PICKLE_DUMPS.get(value.py())?.call1((value, PICKLE_PROTOCOL))?;
     out.clear();
-    out.extend_from_slice(pickled.cast::<PyBytes>()?.as_bytes());
+    python::append(out, pickled.cast::<PyBytes>()?.as_bytes())?;
     Ok(PICKLE)
 }
 
@@ -82,30 +83,27 @@ fn small_int(value: &Bound<'_, PyAny>) -> Option<i64> {
 
 /// Writes an exact str, unless it has lone surrogates; true if it did.
 #[inline]
-fn write_utf8(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
+fn write_utf8(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
     let (py, object) = (value.py(), value.as_ptr());
     // SAFETY: attached; the type is checked. A compact ASCII str is its own UTF-8. Of others
     // we make a bytes object that goes away again: `AsUTF8AndSize` would leave a second copy
     // of the text in the caller's string.
     unsafe {
         if ffi::PyUnicode_CheckExact(object) == 0 {
-            return false;
+            return Ok(false);
         }
         if ffi::PyUnicode_IS_COMPACT_ASCII(object) != 0 {
             let len = ffi::PyUnicode_GET_LENGTH(object) as usize;
             let data = ffi::PyUnicode_DATA(object).cast::<u8>();
-            out.extend_from_slice(std::slice::from_raw_parts(data, len));
-            return true;
+            python::append(out, std::slice::from_raw_parts(data, len))?;
+            return Ok(true);
         }
         match Bound::from_owned_ptr_or_opt(py, ffi::PyUnicode_AsUTF8String(object)) {
             Some(utf8) => {
-                out.extend_from_slice(utf8.cast_unchecked::<PyBytes>().as_bytes());
-                true
+                python::append(out, utf8.cast_unchecked::<PyBytes>().as_bytes())?;
+                Ok(true)
             }
-            None => {
-                ffi::PyErr_Clear();
-                false
-            }
+            None => python::want_of_memory(py).map(|()| false),
         }
     }
 }
@@ -118,21 +116,21 @@ pub enum Read<'py> {
     Undecodable,
 }
 
-/// The value of a payload. Pickles run code: `payload` must not be a buffer that others use.
+/// The value of a payload. Raises MemoryError. Pickles run code: `payload` must not be a buffer that others use.
 #[inline]
 pub fn read<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Read<'py>> {
     let value = match tag {
-        EXACT => return Ok(exact::decode(py, payload).map_or(Read::Undecodable, Read::Value)),
+        EXACT => return Ok(exact::decode(py, payload)?.map_or(Read::Undecodable, Read::Value)),
         STR => exact::str_from_utf8(py, payload),
-        BYTES => Some(PyBytes::new(py, payload).into_any()),
+        BYTES => Some(python::new_bytes(py, payload)?.into_any()),
         TAG_INT => return int(py, payload),
         PICKLE => return unpickle(py, payload),
         _ => return Ok(Read::Foreign),
     };
-    Ok(match value {
-        Some(value) => Read::Value(Decoded { value, keep: Keep::Itself }),
-        None => Read::Undecodable,
-    })
+    match value {
+        Some(value) => Ok(Read::Value(Decoded { value, keep: Keep::Itself })),
+        None => python::want_of_memory(py).map(|()| Read::Undecodable),
+    }
 }
 
 fn int<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
@@ -145,7 +143,7 @@ fn int<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
 }
 
 fn unpickle<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
-    match PICKLE_LOADS.get(py)?.call1((PyBytes::new(py, payload),)) {
+    match PICKLE_LOADS.get(py)?.call1((python::new_bytes(py, payload)?,)) {
         Ok(value) => Ok(Read::Value(Decoded { value, keep: Keep::Nothing })),
         // Anything: unpickling runs the code of classes that may have changed or gone. But a
         // KeyboardInterrupt is not the value's fault, nor is want of memory.
@@ -196,7 +194,7 @@ pub fn join<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Bound<'py
             let raw = payload.try_into().unwrap_or_default();
             Ok(PyBytes::new(py, i64::from_le_bytes(raw).to_string().as_bytes()))
         }
-        TAG_DIGITS | RAW => Ok(PyBytes::new(py, payload)),
+        TAG_DIGITS | RAW => python::new_bytes(py, payload),
         _ => PyBytes::new_with(py, payload.len() + 1, |raw| {
             raw[0] = tag;
             raw[1..].copy_from_slice(payload);

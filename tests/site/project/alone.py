@@ -43,7 +43,7 @@ def alone(kind: str, name: str, token: int | None = None) -> Iterator[None]:
 def _look_at(inside: int, name: str, token: int) -> None:
     last = int(os.pread(inside, 100, 0) or 0)
     if token <= last:
-        tell("overlap of locks", f"lock {name}: token {token} after {last}")
+        tell("token", f"lock {name}: token {token} after {last}")
     os.pwrite(inside, b"%d" % token, 0)
 
 

@@ -26,7 +26,8 @@ def make(
     if version is None:
         version = os.getpid() << 32 | next(_numbers)
     value = {"user": user, "key": key, "version": version}
-    value["filler"] = (f"{user}/{key}/{version}." * filler_bytes)[:filler_bytes]
+    words = f"{user}/{key}/{version}."
+    value["filler"] = (words * (filler_bytes // len(words) + 1))[:filler_bytes]
     value["sum"] = checksum(value)
     return value
 

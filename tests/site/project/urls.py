@@ -27,4 +27,5 @@ urlpatterns = [
     path("hang/<inside>", views.hang),
     path("stats", views.stats),
 ]
+handler400 = "tests.site.project.views.refused"
 handler500 = "tests.site.project.views.failed"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from typing import Any
 
@@ -234,11 +235,17 @@ def hang(request: HttpRequest, inside: str) -> HttpResponse:
 
 def failed(request: HttpRequest) -> HttpResponse:
     """What Django answers with for an exception: its class and all it derives from."""
-    import sys
+    return told(sys.exc_info()[1], 500)
 
-    error = sys.exc_info()[1]
+
+def refused(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The same for what Django takes for the visitor's fault."""
+    return told(exception, 400)
+
+
+def told(error: BaseException | None, status: int) -> HttpResponse:
     tree = [each.__name__ for each in type(error).__mro__] if error else []
-    return JsonResponse({"error": tree, "text": str(error)[:500]}, status=500)
+    return JsonResponse({"error": tree, "text": str(error)[:500]}, status=status)
 
 
 def stats(request: HttpRequest) -> HttpResponse:

@@ -8,13 +8,12 @@
 
 use std::ffi::c_int;
 
-use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::strings::key_str;
 use super::*;
-use crate::python::{Types, types};
+use crate::python::{self, Types, types};
 
 /// What of a decoded value may be kept and handed out again; see `near.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +31,8 @@ pub struct Decoded<'py> {
     pub keep: Keep,
 }
 
-/// The value, or `None` if the bytes are not one (or memory ran out); no error is set.
-pub fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Decoded<'py>> {
+/// The value, or `None` if the bytes are not one. Raises MemoryError.
+pub fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Option<Decoded<'py>>> {
     let mut decoder = Decoder {
         py,
         types: types(py),
@@ -50,22 +49,9 @@ pub fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Decoded<'py>> {
                 1 if is_mutable(&value) => Keep::ShallowCopy,
                 _ => Keep::Nothing,
             };
-            Some(Decoded { value, keep })
+            Ok(Some(Decoded { value, keep }))
         }
-        _ => {
-            clear_error(py);
-            None
-        }
-    }
-}
-
-/// Want of memory is a miss as well, but not a silent one.
-fn clear_error(py: Python<'_>) {
-    match PyErr::take(py) {
-        Some(error) if error.is_instance_of::<PyMemoryError>(py) => {
-            error.write_unraisable(py, None)
-        }
-        _ => {}
+        _ => python::want_of_memory(py).map(|()| None),
     }
 }
 
@@ -176,7 +162,7 @@ impl<'py> Decoder<'_, 'py> {
         match tag {
             INT_BIG => {
                 let bytes = self.reader.counted()?;
-                crate::python::int_from_bytes(self.py, bytes).ok()
+                python::or_set(self.py, python::int_from_bytes(self.py, bytes))
             }
             ASCII_N => {
                 let text = self.reader.counted()?;

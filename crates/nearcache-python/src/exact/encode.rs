@@ -16,10 +16,17 @@ use crate::python::{CollectorOff, Types, types};
 pub struct Declined;
 
 const RUN_MIN: usize = 4;
+/// What has a tag and no more than this needs no room asked for: `value` has asked.
+const PIECE_MAX: usize = STR_MAX + 1;
+/// Of a tag and a length.
+const HEAD_MAX: usize = 11;
 
 pub(super) type Encoded = Result<(), Declined>;
 
 /// Appends the value to `out`; on `Declined`, what was appended is garbage.
+///
+/// Declines as well when memory runs out: a failed allocation of Rust's would end the process,
+/// while pickle raises MemoryError.
 ///
 /// Runs no Python code, not even a finalizer: no container changes during the walk.
 pub fn encode(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Encoded {
@@ -44,6 +51,9 @@ impl Encoder<'_, '_> {
     /// E1 holds for `object`.
     #[inline]
     unsafe fn value(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
+        if self.out.capacity() - self.out.len() < PIECE_MAX {
+            self.room(PIECE_MAX)?;
+        }
         // SAFETY: E1; each branch has checked the exact type that its macros and casts assume.
         unsafe {
             let kind = ffi::Py_TYPE(object);
@@ -98,8 +108,7 @@ impl Encoder<'_, '_> {
                 let len = ffi::Py_SIZE(object) as usize;
                 self.sharing.once(object, len)?;
                 let data = ffi::PyBytes_AS_STRING(object).cast::<u8>();
-                self.counted(BYTES_N, std::slice::from_raw_parts(data, len));
-                return Ok(());
+                return self.counted(BYTES_N, std::slice::from_raw_parts(data, len));
             }
             if kind == &raw mut ffi::PySet_Type {
                 return self.set(SET_N, object, depth);
@@ -147,8 +156,7 @@ impl Encoder<'_, '_> {
                 return Ok(());
             }
             self.sharing.once(object, len)?;
-            self.counted(ASCII_N, bytes);
-            Ok(())
+            self.counted(ASCII_N, bytes)
         }
     }
 
@@ -168,8 +176,7 @@ impl Encoder<'_, '_> {
             let len = ffi::Py_SIZE(utf8.as_ptr()) as usize;
             self.sharing.once(object, len)?;
             let data = ffi::PyBytes_AS_STRING(utf8.as_ptr()).cast::<u8>();
-            self.counted(UTF8_N, std::slice::from_raw_parts(data, len));
-            Ok(())
+            self.counted(UTF8_N, std::slice::from_raw_parts(data, len))
         }
     }
 
@@ -223,7 +230,7 @@ impl Encoder<'_, '_> {
         self.sharing.mutable_once(object, depth)?;
         // SAFETY: E1; an exact list, whose items do not move while no code runs.
         let items = unsafe { list_items(object) };
-        if self.run(items, FLOAT_LIST, INT_LIST) {
+        if self.run(items, FLOAT_LIST, INT_LIST)? {
             return Ok(());
         }
         self.head(LIST, SEQUENCE_MAX, LIST_N, items.len());
@@ -240,7 +247,7 @@ impl Encoder<'_, '_> {
         // SAFETY: E1; an exact tuple.
         let items = unsafe { tuple_items(object) };
         self.sharing.immutable_once(object, items, depth)?;
-        if self.run(items, FLOAT_TUPLE, INT_TUPLE) {
+        if self.run(items, FLOAT_TUPLE, INT_TUPLE)? {
             return Ok(());
         }
         self.head(TUPLE, SEQUENCE_MAX, TUPLE_N, items.len());
@@ -276,9 +283,14 @@ impl Encoder<'_, '_> {
 
     /// Writes four or more floats, or four or more ints of 64 bits, without a tag each.
     #[inline]
-    fn run(&mut self, items: &[*mut ffi::PyObject], floats: u8, ints: u8) -> bool {
+    fn run(
+        &mut self,
+        items: &[*mut ffi::PyObject],
+        floats: u8,
+        ints: u8,
+    ) -> Result<bool, Declined> {
         if items.len() < RUN_MIN {
-            return false;
+            return Ok(false);
         }
         // SAFETY: E1.
         let first = unsafe { ffi::Py_TYPE(items[0]) };
@@ -287,41 +299,42 @@ impl Encoder<'_, '_> {
         } else if first == &raw mut ffi::PyLong_Type {
             self.int_run(ints, items)
         } else {
-            false
+            Ok(false)
         }
     }
 
-    fn float_run(&mut self, tag: u8, items: &[*mut ffi::PyObject]) -> bool {
+    fn float_run(&mut self, tag: u8, items: &[*mut ffi::PyObject]) -> Result<bool, Declined> {
         let start = self.out.len();
+        self.room(HEAD_MAX + items.len() * 8)?;
         self.out.push(tag);
         varint(self.out, items.len());
-        self.out.reserve(items.len() * 8);
         for &item in items {
             // SAFETY: E1; the type is checked before the value is read.
             unsafe {
                 if ffi::Py_TYPE(item) != &raw mut ffi::PyFloat_Type {
                     self.out.truncate(start);
-                    return false;
+                    return Ok(false);
                 }
                 self.out.extend_from_slice(&ffi::PyFloat_AS_DOUBLE(item).to_le_bytes());
             }
         }
-        true
+        Ok(true)
     }
 
-    fn int_run(&mut self, tag: u8, items: &[*mut ffi::PyObject]) -> bool {
-        let mut values = Vec::with_capacity(items.len());
+    fn int_run(&mut self, tag: u8, items: &[*mut ffi::PyObject]) -> Result<bool, Declined> {
+        let mut values = Vec::new();
+        values.try_reserve_exact(items.len()).map_err(|_| Declined)?;
         let mut overflow: c_int = 0;
         for &item in items {
             // SAFETY: E1; an exact int cannot fail here but by overflow.
             unsafe {
                 if ffi::Py_TYPE(item) != &raw mut ffi::PyLong_Type {
-                    return false;
+                    return Ok(false);
                 }
                 values.push(ffi::PyLong_AsLongLongAndOverflow(item, &mut overflow));
             }
             if overflow != 0 {
-                return false;
+                return Ok(false);
             }
         }
         let (low, high) = values.iter().fold((0, 0), |(low, high), &v| (v.min(low), v.max(high)));
@@ -335,13 +348,14 @@ impl Encoder<'_, '_> {
         } else {
             8
         };
+        self.room(HEAD_MAX + 1 + values.len() * width as usize)?;
         self.out.push(tag);
         varint(self.out, values.len());
         self.out.push(width);
         for value in values {
             self.out.extend_from_slice(&value.to_le_bytes()[..width as usize]);
         }
-        true
+        Ok(true)
     }
 
     #[inline]
@@ -354,10 +368,17 @@ impl Encoder<'_, '_> {
         }
     }
 
-    pub(super) fn counted(&mut self, tag: u8, bytes: &[u8]) {
+    pub(super) fn counted(&mut self, tag: u8, bytes: &[u8]) -> Encoded {
+        self.room(HEAD_MAX + bytes.len())?;
         self.out.push(tag);
         varint(self.out, bytes.len());
         self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    #[inline]
+    fn room(&mut self, bytes: usize) -> Encoded {
+        self.out.try_reserve(bytes).map_err(|_| Declined)
     }
 }
 

@@ -16,8 +16,7 @@ impl Encoder<'_, '_> {
         let int = unsafe { Bound::from_borrowed_ptr(self.py, object) };
         let bytes = crate::python::int_to_bytes(&int).map_err(|_| Declined)?;
         self.sharing.once(object, bytes.len())?;
-        self.counted(INT_BIG, &bytes);
-        Ok(())
+        self.counted(INT_BIG, &bytes)
     }
 
     pub(super) fn datetime(&mut self, object: *mut ffi::PyObject) -> Encoded {
@@ -92,8 +91,7 @@ impl Encoder<'_, '_> {
             unsafe { Bound::from_borrowed_ptr(self.py, object) }.str().map_err(|_| Declined)?;
         let text = text.to_str().map_err(|_| Declined)?;
         self.sharing.once(object, text.len())?;
-        self.counted(DECIMAL, text.as_bytes());
-        Ok(())
+        self.counted(DECIMAL, text.as_bytes())
     }
 
     pub(super) fn uuid(&mut self, object: *mut ffi::PyObject) -> Encoded {

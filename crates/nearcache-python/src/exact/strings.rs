@@ -35,7 +35,7 @@ pub fn ascii_str<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, PyAny>
     }
 }
 
-/// A new `str`, or `None` (with no Python error set) if the bytes are not strict UTF-8.
+/// A new `str`, or `None`, with Python's error set, if the bytes are not strict UTF-8.
 pub fn str_from_utf8<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
     if bytes.is_ascii() {
         return ascii_str(py, bytes);
@@ -47,9 +47,6 @@ pub fn str_from_utf8<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, Py
             bytes.len() as ffi::Py_ssize_t,
             ptr::null(),
         );
-        if object.is_null() {
-            ffi::PyErr_Clear();
-        }
         Bound::from_owned_ptr_or_opt(py, object)
     }
 }
