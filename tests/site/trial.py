@@ -118,13 +118,16 @@ class Trial:
             client.start()
 
     def settings(self) -> dict[str, object]:
-        lasts = self.scenario.fault.kills and not self.store.frees_at_death
+        fault = self.scenario.fault
+        lasts = fault.kills and not self.store.frees_at_death
+        # Who holds the GIL until he is killed cannot renew: the lock must last until then.
+        lasts_s = LOCK_WHEN_KILLED_S if fault.timeout_s > WAIT_S else 2 * fault.timeout_s
         return {
             "directory": str(self.directory),
             "caches": self.store.caches(self.on_error),
             "sessions": SESSIONS[self.on_error],
-            "lock_s": LOCK_WHEN_KILLED_S if lasts else LOCK_S,
-            "wait_s": WAIT_S,
+            "lock_s": lasts_s if lasts else LOCK_S,
+            "wait_s": WAIT_S if lasts_s < WAIT_S / 2 else 2 * WAIT_S,
             "environment": self.scenario.fault.environment,
         }
 
