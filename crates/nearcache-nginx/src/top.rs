@@ -66,7 +66,10 @@ impl Top {
     /// The heaviest, and by how much each may weigh more than it shows.
     pub fn heaviest(&self, count: usize) -> (Vec<&Entry>, u64) {
         let mut entries: Vec<&Entry> = self.entries.values().collect();
-        entries.sort_unstable_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.url.cmp(&b.url)));
+        entries.sort_unstable_by(|a, b| {
+            let by_weight = b.weight.cmp(&a.weight);
+            by_weight.then_with(|| (&a.url, &a.host, a.group).cmp(&(&b.url, &b.host, b.group)))
+        });
         entries.truncate(count);
         (entries, self.taken_off)
     }
