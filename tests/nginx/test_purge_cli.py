@@ -7,10 +7,12 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -44,14 +46,20 @@ def _every_answer_is_new(upstream: Upstream) -> None:
 
 def purge(nginx: Nginx | Path, *arguments: object) -> Result:
     cache = nginx if isinstance(nginx, Path) else nginx.cache
-    words = ["nginx", "purge", "--cache", str(cache), *map(str, arguments)]
-    return CliRunner().invoke(main, words)
+    return run("--cache", cache, *arguments)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["nginx", "purge", *map(str, arguments)])
 
 
 def facts(nginx: Nginx, *arguments: object) -> dict[str, object]:
-    result = purge(nginx, *arguments, "--json")
-    assert result.exit_code in (0, 1), result.output
-    found: dict[str, object] = json.loads(result.output)
+    return told(purge(nginx, *arguments, "--json"), 0, 1)
+
+
+def told(result: Result, *exit_codes: int) -> dict[str, object]:
+    assert result.exit_code in exit_codes, result.output
+    found: dict[str, object] = json.loads(result.stdout)
     return found
 
 
@@ -465,10 +473,88 @@ def test_without_a_header_the_entry_itself_proves_it(
 def test_a_nginx_that_does_not_answer_proves_nothing(proxy: Proxy, closed_port: int) -> None:
     nginx = proxy("")
     nginx.fill("/a")
-    found = facts(nginx, "/a", "--yes", "--prove", f"http://127.0.0.1:{closed_port}")
-    (proof,) = found["proofs"]  # type: ignore[misc]
+    result = purge(nginx, "/a", "--yes", "--prove", f"http://127.0.0.1:{closed_port}", "--json")
+    (proof,) = told(result, 2)["proofs"]  # type: ignore[misc]
     assert proof["verdict"] == "unknown"
     assert "no answer" in proof["said"]
+
+
+def test_an_origin_that_does_not_answer_proves_nothing(
+    start_nginx: StartNginx, upstream: Upstream
+) -> None:
+    let_go = threading.Event()
+    nginx = keyed(
+        start_nginx, upstream, "$request_uri", "proxy_read_timeout 1s; proxy_connect_timeout 1s;"
+    )
+    where = f"http://127.0.0.1:{nginx.port}"
+
+    def hangs(path: str, headers: Mapping[str, str]) -> Answer:
+        let_go.wait(60)
+        return Answer(b"")
+
+    for path, stops, status in (("/a", False, 504), ("/b", True, 502)):
+        nginx.fill(path)
+        upstream.script = hangs
+        if stops:
+            upstream.stop()
+        result = purge(nginx, path, "--yes", "--prove", where, "--json")
+        let_go.set()
+        upstream.script = lambda path, headers: Answer(b"new")
+        (proof,) = told(result, 2)["proofs"]  # type: ignore[misc]
+        assert (proof["verdict"], proof["status"]) == ("unknown", status)
+        assert "did not answer" in proof["said"]
+
+
+@pytest.mark.parametrize("key", ["$request_uri", "$uri"])
+def test_keys_of_any_bytes_are_proven(
+    start_nginx: StartNginx, upstream: Upstream, key: str
+) -> None:
+    nginx = keyed(start_nginx, upstream, key)
+    # As a client may send it: not only ASCII.
+    for path in ("/caf\xe9", "/caf\xc3\xa9") + (("/a%20b",) if key == "$uri" else ()):
+        fill_raw(nginx, path)
+        where = f"http://127.0.0.1:{nginx.port}"
+        result = purge(nginx, "--match", "*", "--yes", "--prove", where, "--json")
+        proofs = told(result, 0)["proofs"]
+        assert isinstance(proofs, list)
+        assert {(each["verdict"], each["cache"]) for each in proofs} == {("new", "EXPIRED")}
+        shutil.rmtree(nginx.cache)
+
+
+def fill_raw(nginx: Nginx, path: str) -> None:
+    request = f"GET {path} HTTP/1.0\r\nHost: a\r\n\r\n".encode("latin-1")
+
+    def is_hit() -> bool:
+        with socket.create_connection(("127.0.0.1", nginx.port)) as client:
+            client.sendall(request)
+            return b"HIT" in b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+    assert wait_for(is_hit)
+
+
+# -- several caches
+
+
+def test_each_cache_that_is_named_is_purged(tmp_path: Path) -> None:
+    caches = [tmp_path / name for name in ("a", "b", "empty", "none")]
+    for path in caches:
+        path.mkdir()
+    for path in caches[:2]:
+        store(path, "http://shop.example/x")
+    (caches[3] / "note.txt").write_text("no entry")
+
+    def of(*paths: Path) -> list[str]:
+        return [word for path in paths for word in ("--cache", str(path))]
+
+    result = run("/x", *of(*caches[:3]), "--yes", "--json")
+    receipts = told(result, 0)["receipts"]
+    assert isinstance(receipts, list)
+    assert [(each["root"], each["files"]) for each in receipts] == [(str(p), 1) for p in caches[:2]]
+    assert "empty is empty" in result.stderr
+    again = run("/x", *of(*reversed(caches)), "--yes")
+    assert again.exit_code == 2, "one refused"
+    assert "none is no cache" in again.stderr
+    assert again.stdout.count("expired in") == 2
 
 
 def test_what_was_on_its_way_is_purged_again(proxy: Proxy, upstream: Upstream) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nearcache.nginx.purging.proof import Proof, Prover
     from nearcache.nginx.purging.receipt import Purged, Receipt
     from nearcache.nginx.purging.targets import Targets
+    from nearcache.nginx.text import Page
 
 PURGED, NOTHING, REFUSED = 0, 1, 2
 
@@ -30,7 +31,7 @@ PURGED, NOTHING, REFUSED = 0, 1, 2
 class Order:
     """What a user asked for: the options of the command."""
 
-    cache: Path
+    caches: tuple[Path, ...]
     words: tuple[str, ...]
     key: tuple[str, ...]
     match: str | None
@@ -59,10 +60,12 @@ class Order:
 @click.argument("words", nargs=-1, metavar="[URL|KEY]...")
 @click.option(
     "--cache",
+    "caches",
     required=True,
+    multiple=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="The directory of *_cache_path.",
+    help="The directory of *_cache_path. May be given several times.",
 )
 @click.option("--key", multiple=True, help="A key as nginx has it; no URL is understood from it.")
 @click.option("--match", metavar="GLOB", help="All keys like this, as '*/shop/*'.")
@@ -117,18 +120,26 @@ def purge(**given: Any) -> None:
     --hard they are unlinked. A URL becomes a key as the entries there, --config or --template
     say.
 
-    Exits 0 if something was purged (or would be), 1 if nothing was found, 2 if it refused.
+    Exits 0 if something was purged (or would be), 1 if nothing was found, 2 if it refused, or if
+    --prove did not prove it.
     Run it as the user of nginx's workers, or as root.
     """
     order = _checked(Order(**given))
-    from nearcache.nginx.ondisk.cachedir import CacheDir
-    from nearcache.nginx.purging.targets import refuse_what_is_no_cache
+    with _Log(order) as log:
+        done = [_done_in(path, order, log) for path in order.caches]
+    _show(order, done)
+    raise SystemExit(_exit_code(done))
 
-    with CacheDir(order.cache, follow=False) as directory, _Log(order) as log:
-        if not refuse_what_is_no_cache(directory):
-            click.echo(f"nothing found: {order.cache} is empty", err=True)
-            raise SystemExit(NOTHING)
-        raise SystemExit(_purge(order, directory, log))
+
+@dataclass(frozen=True)
+class Done:
+    """What was done in one cache."""
+
+    receipts: Sequence[Receipt] = ()
+    chosen: Sequence[Resolved] = ()
+    proofs: Sequence[Proof] = ()
+    targets: Targets | None = None
+    refused: str = ""
 
 
 def _checked(order: Order) -> Order:
@@ -148,7 +159,24 @@ def _checked(order: Order) -> Order:
     return replace(order, dry_run=not order.yes)
 
 
-def _purge(order: Order, directory: CacheDir, log: _Log) -> int:
+def _done_in(path: Path, order: Order, log: _Log) -> Done:
+    """What one cache refuses as a whole does not keep the others from being purged."""
+    from nearcache.nginx.ondisk.cachedir import CacheDir
+    from nearcache.nginx.purging.targets import refuse_what_is_no_cache
+
+    try:
+        with CacheDir(path, follow=False) as directory:
+            if refuse_what_is_no_cache(directory):
+                return _purge(order, directory, log)
+    except NginxError as error:
+        if len(order.caches) == 1:
+            raise
+        return Done(refused=f"{path}: {error}")
+    click.echo(f"nothing found: {path} is empty", err=True)
+    return Done()
+
+
+def _purge(order: Order, directory: CacheDir, log: _Log) -> Done:
     from nearcache.nginx.purging.purge import Purger
     from nearcache.nginx.purging.select import selected_by
 
@@ -180,8 +208,7 @@ def _purge(order: Order, directory: CacheDir, log: _Log) -> int:
         receipts.append(_interruptible(act, log))
     log.close(receipts)
     proofs = prover.ask(receipts[0].began) if prover and not order.dry_run else []
-    _show(order, receipts, chosen, proofs, targets)
-    return _exit_code(receipts, proofs)
+    return Done(receipts, chosen, proofs, targets)
 
 
 def _interruptible(act: Callable[[], Receipt], log: _Log) -> Receipt:
@@ -200,7 +227,7 @@ def _targets(order: Order, directory: CacheDir) -> Targets:
     if order.config:
         from nearcache.nginx.conf.configuration import read_configuration
 
-        said = configured(read_configuration(order.config), order.cache)
+        said = configured(read_configuration(order.config), directory.root)
         return Targets(
             directory, levels=said.levels, templates=said.templates, not_told=said.not_told
         )
@@ -242,41 +269,50 @@ def _user_id(name: str | None) -> int | None:
         raise NginxError(f"--owner {name}: there is no such user here") from None
 
 
-def _exit_code(receipts: Sequence[Receipt], proofs: Sequence[Proof]) -> int:
+def _exit_code(done: Sequence[Done]) -> int:
+    receipts = [receipt for each in done for receipt in each.receipts]
     is_bad = any(receipt.refusals or not receipt.complete for receipt in receipts)
-    if is_bad or any(proof.verdict == "old" for proof in proofs):
+    unproven = any(proof.verdict != "new" for each in done for proof in each.proofs)
+    if is_bad or unproven or any(each.refused for each in done):
         return REFUSED
     return PURGED if any(receipt.files for receipt in receipts) else NOTHING
 
 
-def _show(
-    order: Order,
-    receipts: Sequence[Receipt],
-    chosen: Sequence[Resolved],
-    proofs: Sequence[Proof],
-    targets: Targets,
-) -> None:
+def _show(order: Order, done: Sequence[Done]) -> None:
+    for each in done:
+        if each.refused:
+            click.echo(each.refused, err=True)
     if order.as_json:
         print_json({
             "verb": "purge",
             "schema": 1,
-            "keys": [_as_json(each) for each in chosen],
-            "receipts": [receipt.to_json() for receipt in receipts],
-            "proofs": [asdict(proof) for proof in proofs],
+            "keys": [_as_json(key) for each in done for key in each.chosen],
+            "receipts": [receipt.to_json() for each in done for receipt in each.receipts],
+            "proofs": [asdict(proof) for each in done for proof in each.proofs],
         })  # fmt: skip
         return
+    for each in done:
+        if each.receipts:
+            print_page(_page(order, each))
+
+
+def _page(order: Order, done: Done) -> Page:
     from nearcache.nginx.purging.learn import ITSELF
     from nearcache.nginx.purging.receipt_page import learned_note, receipt_page
 
-    page = receipt_page(receipts, chosen, proofs)
-    notes = [*page.notes, *targets.notes]
-    if "learned" in vars(targets):  # it was needed
-        learned = targets.learned
-        used = dict.fromkeys(c.template for c in chosen if c.exists and c.template != ITSELF)
-        notes += [learned_note(learned.sampled, learned.rates, each) for each in used]
+    page = receipt_page(done.receipts, done.chosen, done.proofs)
+    notes = list(page.notes)
+    if done.targets:
+        notes += done.targets.notes
+        if "learned" in vars(done.targets):  # it was needed
+            learned = done.targets.learned
+            used = [c.template for c in done.chosen if c.exists and c.template != ITSELF]
+            notes += [
+                learned_note(learned.sampled, learned.rates, each) for each in dict.fromkeys(used)
+            ]
     if order.dry_run:
         notes.append("nothing was done: this is what --yes would do")
-    print_page(replace(page, notes=notes))
+    return replace(page, notes=notes)
 
 
 def _as_json(each: Resolved) -> dict[str, Any]:
@@ -296,7 +332,7 @@ class _Log:
     def __enter__(self) -> Self:
         if self.path is None:
             return self
-        inside = os.path.realpath(self.order.cache) + os.sep
+        inside = tuple(os.path.realpath(each) + os.sep for each in self.order.caches)
         if os.path.realpath(self.path).startswith(inside):
             raise NginxError(f"{self.path} lies in the cache, where nginx would delete it")
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

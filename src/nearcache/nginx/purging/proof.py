@@ -11,6 +11,7 @@ found out (varying.py). The question is a real request: nginx fetches and stores
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ MOST = 50  # questions
 TIMEOUT_S = 10.0
 WAITS_S = (0.0, 0.02, 0.1, 0.4, 1.0)  # nginx answers before its file is in place
 ASKED = frozenset(["MISS", "EXPIRED", "REVALIDATED", "BYPASS"])  # the upstream was
+NO_ANSWER = (502, 504)  # nginx's own words for an upstream
 STATES = ASKED | {"HIT", "STALE", "UPDATING"}
 MOST_BODY = 64 << 20
 
@@ -94,6 +96,9 @@ class Prover:
             said = f"no answer: {error or type(error).__name__}"
             return Proof(entry.text, sent, None, "", "unknown", said)
         same = body == witness.body
+        if status in NO_ANSWER:
+            said = f"nginx asked its upstream, which did not answer ({status})"
+            return Proof(entry.text, sent, status, cache, "unknown", said)
         verdict, said = self._verdict(witness, cache, same, since, sleep)
         body_said = "the same body" if same else "another body"
         return Proof(entry.text, sent, status, cache, verdict, f"{said}; {body_said}")
@@ -126,10 +131,10 @@ class Prover:
         return now.key == witness.found.entry.key and now.valid_sec > since
 
     def _get(self, uri: str, sent: Mapping[str, str]) -> tuple[int, str, bytes]:
-        kind = HTTPSConnection if self.scheme == "https" else HTTPConnection
+        kind = _HTTPSBytes if self.scheme == "https" else _HTTPBytes
         connection = kind(self.address, timeout=TIMEOUT_S)
         try:
-            connection.putrequest("GET", uri, skip_host=True, skip_accept_encoding=True)
+            connection.putrequest("GET", _sendable(uri), skip_host=True, skip_accept_encoding=True)
             for name, value in {"Host": self.host, "User-Agent": "nearcache", **sent}.items():
                 connection.putheader(name.title(), value)
             connection.endheaders()
@@ -146,6 +151,26 @@ class Prover:
         with os.fdopen(descriptor, "rb") as stored:
             stored.seek(found.entry.body_start)
             return blake2b(stored.read(MOST_BODY)).digest()
+
+
+class _AsItIs:
+    """Sends a path whose characters are the bytes of a key: http.client itself takes ASCII only."""
+
+    def _encode_request(self, request: str) -> bytes:
+        return request.encode("latin-1")
+
+
+class _HTTPBytes(_AsItIs, HTTPConnection):
+    pass
+
+
+class _HTTPSBytes(_AsItIs, HTTPSConnection):
+    pass
+
+
+def _sendable(uri: str) -> str:
+    """What a request line cannot hold, escaped: it is there if the key was made of ``$uri``."""
+    return re.sub(r"[\x00-\x20\x7f]", lambda found: f"%{ord(found[0]):02X}", uri)
 
 
 def _state(response: HTTPResponse) -> str:
