@@ -9,11 +9,96 @@ from typing import Any
 import pytest
 
 from nearcache.lab.servers import free_port
+from tests.redis.cluster_servers import ClusterServers
+from tests.redis.sentinel_servers import SERVICE, running_sentinels
 from tests.redis.servers import Server, running
 from tests.redis.strangers import certificate
 
 Run = Callable[..., str]
 FORKS = pytest.mark.parametrize("fork", ["raw_fork", "os.fork"])
+
+
+@FORKS
+def test_a_refresh_in_the_background(run: Run, cache_settings: dict[str, Any], fork: str) -> None:
+    """A child serves what is stale meanwhile, as everybody does; its own refreshes go on."""
+    run(
+        cache_settings,
+        f"""
+        cache = configured()
+        go_on, calls = threading.Event(), []
+        def compute():
+            calls.append(os.getpid())
+            if threading.current_thread() is not threading.main_thread():
+                go_on.wait()
+            return f"of {{len(calls)}}"
+        def ask(key="refreshed", compute=compute):
+            return cache.get_or_set(key, compute, 1, stale=600)
+        assert ask() == "of 1"
+        while len(calls) < 2:
+            time.sleep(0.001)
+            assert ask() == "of 1"
+        def child():
+            assert [ask() for _ in range(20)] == ["of 1"] * 20
+            assert os.getpid() not in calls
+            own = map(str, range(1_000_000))
+            while ask("own", lambda: next(own)) == "0":
+                time.sleep(0.001)
+            check_everything(cache, "child", 20)
+        wait_for([in_child(child, {fork})])
+        go_on.set()
+        while ask() == "of 1":
+            time.sleep(0.001)
+        assert set(calls) == {{os.getpid()}}
+        """,
+    )
+
+
+@pytest.fixture(params=["cluster", "sentinel"])
+def several(request: pytest.FixtureRequest, redis_directory: Path) -> Any:
+    """How a cache is named whose servers have to be asked for; ``{}`` is a port to ask first."""
+    if request.param == "cluster":
+        cluster: ClusterServers = request.getfixturevalue("one_cluster")
+        cluster.flush()
+        yield "redis+cluster://127.0.0.1:{}," + ",".join(map(str, cluster.addresses))
+    else:
+        with running_sentinels(redis_directory) as trio:
+            yield (
+                "redis+sentinel://127.0.0.1:{},"
+                + ",".join(map(str, trio.addresses))
+                + f"/{SERVICE}"
+            )
+
+
+@FORKS
+def test_servers_that_are_being_asked_for(run: Run, several: str, fork: str) -> None:
+    settings = {
+        "BACKEND": "nearcache.backends.RedisCache",
+        "LOCATION": several,
+        "OPTIONS": {"SOCKET_TIMEOUT": 30},
+    }
+    run(
+        settings,
+        f"""
+        import select, socket
+        silent = socket.create_server(("127.0.0.1", 0))
+        entry = json.loads(sys.argv[1])
+        entry["LOCATION"] = entry["LOCATION"].format(silent.getsockname()[1])
+        sys.argv[1] = json.dumps(entry)
+        cache, found = configured(), []
+        asking = threading.Thread(target=lambda: found.append(cache.get("k", "nothing")))
+        asking.start()
+        select.select([silent], [], [])  # it waits for that one's answer, and has the turn
+        def child(worker):
+            silent.close()
+            check_everything(cache, worker, 20)
+        children = [in_child(lambda: child(worker), {fork}) for worker in range(2)]
+        silent.close()
+        wait_for(children)
+        asking.join()
+        assert found == ["nothing"], found
+        check_everything(cache, "parent", 20)
+        """,
+    )
 
 
 @FORKS
@@ -42,6 +127,67 @@ def test_tls(run: Run, tmp_path: Path, redis_directory: Path, fork: str) -> None
             assert cache.stats()["connects"] == before
             """,
         )
+
+
+@FORKS
+def test_an_event_loop_and_its_connections(
+    run: Run, redis_settings: dict[str, Any], fork: str
+) -> None:
+    """A child may go on with a copy of the loop, or with one of its own."""
+    run(
+        redis_settings,
+        f"""
+        cache = configured()
+        async def use(worker):
+            await acheck_everything(cache, worker, 20)
+            async def client_id(client):
+                return await client.client_id()
+            shared = await cache._topology.aask(b"*2\\r\\n$6\\r\\nCLIENT\\r\\n$2\\r\\nID\\r\\n")
+            return {{shared, await client_id(cache.aclient)}}
+        runner = asyncio.Runner()
+        before = runner.run(use("parent"))
+        def with_the_copy(worker):
+            assert not before & runner.run(use(worker))
+            runner.close()
+        def with_its_own(worker):
+            assert not before & asyncio.run(use(worker))
+        children = [in_child(lambda: with_the_copy("copy"), {fork})]
+        children.append(in_child(lambda: with_its_own("own"), {fork}))
+        wait_for(children)
+        assert runner.run(asyncio.wait_for(use("parent again"), 60)) == before
+        """,
+    )
+
+
+@FORKS
+def test_who_waits_for_a_lock_is_called_by_a_listener_of_its_own(
+    run: Run, redis_settings: dict[str, Any], redis_server: Server, fork: str
+) -> None:
+    run(
+        redis_settings,
+        f"""
+        cache = configured()
+        lock, ends = cache.lock("held", timeout=600), []
+        lock.acquire()
+        def wait():
+            with cache.lock("held", timeout=600, wait=600):
+                ends.append(os.getpid())
+        def listeners():
+            return cache.client.pubsub_channels("nearcache:woken:*")
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while len(listeners()) < 1:
+            time.sleep(0.001)
+        child = in_child(wait, {fork})
+        while len(listeners()) < 2:
+            time.sleep(0.001)
+        assert {{count for _, count in cache.client.pubsub_numsub(*listeners())}} == {{1}}
+        lock.release()
+        waiting.join()
+        wait_for([child])
+        assert ends == [os.getpid()]
+        """,
+    )
 
 
 @FORKS
@@ -82,6 +228,7 @@ def test_random_numbers_differ(run: Run, redis_settings: dict[str, Any], fork: s
     cache = configured()
     check_everything(cache, "parent", 1)
     engine = cache.engine
+    bells = engine._locks._bells if hasattr(engine, "_locks") else None
     def numbers():
         claim = Claim(engine, b"k", 1, 1, SystemClock())
         return [chance(), claim._owner, engine.lock_ticket()]

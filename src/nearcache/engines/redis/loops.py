@@ -12,8 +12,8 @@ So a loop that is thrown away leaves nothing behind here, and a loop that is reu
 connections. Nothing of one loop is ever touched from another.
 
 A forked child may go on with a copy of its parent's loop. What the parent had there is the
-parent's, and is not touched at the copy's end: both have one epoll, and whoever takes a socket
-out of it takes it from the other.
+parent's, and is kept untouched beyond the copy's end: both have one epoll, and whoever takes a
+socket out of it, as finalizers of redis-py's connections do, takes it from the other.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ class _Loop:
         with contextlib.suppress(StopIteration):
             self._watch.__anext__().send(None)
 
+    def __del__(self) -> None:
+        if self._process != generation():
+            _inherited.append(self.things)
+
     def _hold(self) -> None:
         self.loop.call_later(FAR_S, self._hold)
 
@@ -58,17 +62,19 @@ class _Loop:
         try:
             yield
         finally:
-            # Whoever asks during the shutdown makes new things; they must not be these.
-            things, self.things = list(self.things.values()), {}
             loops = _loops.here()
             reference = loops.get(id(self.loop))
             if reference is not None and reference() is self:
                 del loops[id(self.loop)]
             if self._process == generation():
+                # Whoever asks during the shutdown makes new things; they must not be these.
+                things, self.things = list(self.things.values()), {}
                 for thing in things:
                     await thing.at_loop_end()
 
 
+_inherited: list[dict[Hashable, Ending]] = []
+"""The parent's, of loops whose copies are gone here."""
 _loops: OfProcess[dict[int, weakref.ref[_Loop]]] = OfProcess(dict)
 
 
