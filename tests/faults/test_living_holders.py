@@ -57,14 +57,16 @@ def test_a_lock_taken_by_a_child_without_a_descriptor_left_is_its_own(
     store = opened()
     told, tell = os.pipe()
     answer, reply = os.pipe()
-    leave_no_descriptor()
     child = os.fork()
     if not child:
+        store.get(b"k")  # a child of root's opens the file itself
+        leave_no_descriptor()
         token = store.lock_acquire(LOCK, TTL_MS)
         ticket = store.lock_wait(b"other", None, TTL_MS, 0)[0]
         os.write(tell, b"taken" if token and ticket else b"refused")
         os.read(answer, 1)
         os._exit(0)
+    os.close(tell)
     print(os.read(told, 10).decode(), flush=True)
     sys.stdin.readline()
     os.write(reply, b"x")
@@ -93,9 +95,10 @@ def test_a_child_without_a_descriptor_left_keeps_its_place_when_it_can_read_its_
     assert token
     code = """
     store = opened()
-    leave_no_descriptor()
     if os.fork():
         sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+    store.get(b"k")  # a child of root's opens the file itself
+    leave_no_descriptor()
     ticket = store.lock_wait(LOCK, None, TTL_MS, 0)[1]
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
