@@ -7,8 +7,6 @@ import datetime as dt
 import enum
 import pickle
 from decimal import Decimal
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 
 from nearcache.backends import SharedMemoryCache, SharedMemoryOptions
 from nearcache.codec import Codec, Undecodable, make_codec
-from nearcache.engines.shm import data_path
 from nearcache.errors import OptionError
 from nearcache.keys import KeySpace, decode_key, encode_key, glob_escape, glob_regex
 from nearcache.options import GIB, MIB, human_bytes, human_duration, size_bytes
@@ -235,14 +232,3 @@ def test_decoding_any_bytes_gives_a_value_or_undecodable(raw: bytes) -> None:
         return
     with contextlib.suppress(Undecodable):
         AUTO.decode(raw)
-
-
-def test_the_default_size_fits_a_small_file_system(
-    monkeypatch: pytest.MonkeyPatch, private_path: Path
-) -> None:
-    small = SimpleNamespace(f_frsize=4096, f_blocks=64 * MIB // 4096)
-    monkeypatch.setattr("os.statvfs", lambda path: small)
-    cache = SharedMemoryCache(str(private_path / "small"), {})
-    cache.set("k", 1)
-    assert data_path(str(private_path / "small")).stat().st_size == 32 * MIB
-    assert cache.engine.size_bytes == 32 * MIB

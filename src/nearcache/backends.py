@@ -125,7 +125,8 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
     options: SharedMemoryOptions
 
     def __new__(cls, location: Any, params: dict[str, Any]) -> Any:
-        forgives = (params.get("OPTIONS") or {}).get("on_error") == "miss"
+        options = params.get("OPTIONS")
+        forgives = isinstance(options, dict) and options.get("on_error") == "miss"
         return super().__new__(forgiving_class(cls) if forgives else cls, location, params)
 
     def __init__(self, location: Any, params: dict[str, Any]) -> None:

