@@ -20,10 +20,15 @@ def raw_fork() -> int:
     CPython's GIL remembers who waits for it. A child has no such thread, and without Python's
     hooks it would hand the GIL to that thread, and wait for ever.
     """
+    rest()
+    return _fork()
+
+
+def rest() -> None:
+    """Returns when every other thread sleeps: for a fork that somebody else is about to do."""
     before = None
     while before != (before := _switches()):
         time.sleep(REST_S)  # whoever wants the GIL has it meanwhile
-    return _fork()
 
 
 def _switches() -> dict[str, list[str]]:

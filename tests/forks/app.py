@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from django.core.cache import caches
 
 from nearcache.memoize import memoize
 from tests.forks.work import check_everything
+from tests.raw_fork import rest
 
 settings.configure(
     CACHES=json.loads(os.environ["TRIAL_SITE"])["caches"],
@@ -60,3 +62,5 @@ def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[
 
 
 check(f"import {os.getpid()}", 10)
+if "uwsgi" in sys.modules:
+    rest()  # it forks now, unless it is lazy

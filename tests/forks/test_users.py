@@ -298,6 +298,7 @@ def test_redis_does_not_mind(run: Run, redis_settings: dict[str, Any]) -> None:
 
 # ---- servers
 
+ROOT = Path(__file__).parents[2]
 APP = """
 import json, os
 from django.conf import settings
@@ -337,6 +338,11 @@ from wsgiref.util import setup_testing_defaults
 environ = {{}}
 setup_testing_defaults(environ)
 list(application(environ, lambda *_: None))
+
+import sys
+sys.path.insert(0, {root!r})
+from tests.raw_fork import rest
+rest()  # uWSGI forks now
 """
 
 POST_FORK = """
@@ -369,7 +375,7 @@ SERVERS = {
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_that_root_starts(name: str, home: Path, eventually: Callable[..., None]) -> None:
     need_installed("pyuwsgi" if name.startswith("uwsgi") else "gunicorn")
-    (home / "users_app.py").write_text(APP.format(home=str(home), nobody=NOBODY))
+    (home / "users_app.py").write_text(APP.format(home=str(home), nobody=NOBODY, root=str(ROOT)))
     (home / "post_fork.py").write_text(POST_FORK)
     port = free_port()
     command = [each.format(port=port) for each in SERVERS[name]]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 
 from django.core.cache import cache
 
 from nearcache.errors import EngineError
+from tests.raw_fork import rest
 
 
 def use() -> None:
@@ -15,3 +17,5 @@ def use() -> None:
         cache.get_or_set("computed-at-import", lambda: 1, 60)
         with cache.lock("of-the-import", timeout=5, wait=1):
             cache.get("imported")
+    if "uwsgi" in sys.modules:
+        rest()  # it forks when this is imported, unless it is lazy
