@@ -205,6 +205,7 @@ def test_tests_may_use_the_configured_cache_if_it_is_said(projects: Path) -> Non
 
 LIVE_SITE = """
 import pathlib
+from nearcache import testrun
 
 pathlib.Path("said").write_text(str(testrun.running()))
 
