@@ -27,7 +27,6 @@ SMALL_PARTS = {
     "keeper",
     "keys",
     "leases",
-    "living",
     "locks",
     "metrics",
     "options",
