@@ -6,8 +6,9 @@ undone if it says how. A *debt* is something that a store has to be told, a rele
 did not hear it: it is tried again until its time is over.
 
 There is one keeper for each server, so that one that does not answer delays its own locks only.
-Its daemon thread (under gevent a greenlet) ends when there is nothing to do. If the system
-gives no thread, whoever adds something next tries again.
+Its daemon thread (under gevent a greenlet) ends when it was not needed for ``LINGER_S``, as
+to start a thread takes longer than to take a lock and release it. If the system gives no
+thread, whoever adds something next tries again.
 
 Those who add may be interrupted at any instruction, by a signal handler that raises or by
 ``greenlet.kill``. So there is no lock here that could stay held, only dicts and lists with
@@ -42,6 +43,8 @@ logger = logging.getLogger("nearcache.locks")
 
 RETRY_S = (0.05, 1.0)
 """The shortest and the longest pause before a store that did not answer is asked again."""
+LINGER_S = 0.25
+"""So long an idle thread waits for something to do; shorter than what is renewed lives."""
 UNDO_S = 60.0
 """So long it is tried to undo what was lost."""
 
@@ -86,6 +89,7 @@ class Keeper:
         self._bell = threading.Lock()
         self._bell.acquire()
         self._wakes_at_s = math.inf
+        self._was_used = False
         self._told = False
 
     def add(self, kept: Kept, undo: Callable[[], object] | None = None) -> None:
@@ -130,6 +134,7 @@ class Keeper:
     # -- the thread --------------------------------------------------------------------------
 
     def _see_to(self, at_s: float) -> None:
+        self._was_used = True
         if not self._serving:  # K1
             self._start()
         elif at_s < self._wakes_at_s:
@@ -164,11 +169,14 @@ class Keeper:
         while True:
             self._wakes_at_s = math.inf  # K2
             next_at_s = self._next_at_s()
-            if next_at_s == math.inf:
+            if next_at_s == math.inf and not self._was_used:
                 self._serving.leave()
                 if self._next_at_s() == math.inf or not self._serving.is_done_by(me):  # K1
                     return False
                 continue
+            if next_at_s == math.inf:
+                self._was_used = False
+                next_at_s = time.monotonic() + LINGER_S
             self._wakes_at_s = next_at_s
             left_s = next_at_s - time.monotonic()
             if left_s <= 0:
