@@ -16,7 +16,7 @@ from pathlib import Path
 
 import redis
 
-from tests.redis.sentinel_servers import SERVICE, Sentinels, running_sentinels
+from tests.redis.sentinel_servers import FAILOVER_S, SERVICE, Sentinels, running_sentinels
 from tests.redis.servers import Server, in_step, running, wait_for
 from tests.torture.over_redis import worker
 from tests.torture.over_redis.plan import RedisPlan
@@ -116,4 +116,8 @@ def promote(sentinels: Sentinels) -> None:
     if sentinels.healthy():
         before = sentinels.primary()
         sentinels.fail_over()
-        wait_for(lambda: before.ask("ROLE")[0] == "slave" and in_step(before), "the new replica")
+        wait_for(
+            lambda: before.ask("ROLE")[0] == "slave" and in_step(before),
+            "the new replica",
+            FAILOVER_S,
+        )
