@@ -11,7 +11,7 @@ from pathlib import Path
 REST_S = 0.05
 
 # PyDLL keeps the GIL, as a child needs it.
-_fork: Callable[[], int] = ctypes.PyDLL(None).fork
+c_fork: Callable[[], int] = ctypes.PyDLL(None).fork
 
 
 def raw_fork() -> int:
@@ -21,7 +21,7 @@ def raw_fork() -> int:
     hooks it would hand the GIL to that thread, and wait for ever.
     """
     rest()
-    return _fork()
+    return c_fork()
 
 
 def rest() -> None:

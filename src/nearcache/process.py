@@ -23,6 +23,7 @@ a native ``RLock`` lets all of them in. What is kept is a :class:`Mutex`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random as _random
 import threading
@@ -127,8 +128,15 @@ def nowhere(descriptor: int) -> None:
     Closed it would be given out again, while a copied event loop or greenlet still reads from
     it. Nor can a finalizer shut down what is not there.
     """
+    flags = os.O_RDWR | os.O_CLOEXEC
     with contextlib.suppress(OSError):
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            null = os.open(os.devnull, flags)
+        except OSError as error:
+            if error.errno == errno.EMFILE:
+                os.close(descriptor)  # the only free number now, so the next to be given out
+                os.open(os.devnull, flags)
+            return
         try:
             os.dup2(null, descriptor, inheritable=False)
         finally:

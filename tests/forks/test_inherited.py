@@ -277,3 +277,28 @@ def test_a_recording(
         assert found.processes == 3
         """,
     )
+
+
+@FORKS
+def test_a_socket_that_is_put_away_at_the_limit_of_open_files(
+    run: Run, redis_settings: dict[str, Any], fork: str
+) -> None:
+    """It leads nowhere in the child, and its number is not given out again."""
+    run(
+        redis_settings,
+        f"""
+        import contextlib, resource, socket
+        from nearcache.process import nowhere
+        ours, theirs = socket.socketpair()
+        def child():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
+            with contextlib.suppress(OSError):
+                while True: os.dup(0)
+            nowhere(ours.fileno())
+            os.close(49)
+            assert os.readlink(f"/proc/self/fd/{{ours.fileno()}}") == "/dev/null"
+        wait_for([in_child(child, {fork})])
+        theirs.sendall(b"for the parent")
+        assert ours.recv(100) == b"for the parent"
+        """,
+    )

@@ -43,8 +43,9 @@ from socket import (
 )
 from typing import Any
 
-from nearcache.engines.redis.connect import READ_BYTES, Connected
+from nearcache.engines.redis.connect import READ_BYTES, Connected, put_away
 from nearcache.engines.redis.resp import MORE, PUSHES, ProtocolError, PythonReader
+from nearcache.process import generation
 
 IDLE_S = 0.1
 """A channel that was idle for longer is looked at before use."""
@@ -381,6 +382,10 @@ class Channel:
             self.sock.close()
         _open.discard(self.sock)
 
+    def put_away(self) -> None:
+        """In a forked child: what comes is the parent's to read."""
+        put_away(self.sock)
+
     def wake(self) -> None:
         """Makes whoever is blocked in it fail. Another thread's socket must not be closed."""
         with contextlib.suppress(OSError):
@@ -411,6 +416,7 @@ class _Green:
                     sock._wait(sock._write_event)
                 except BlockingIOError:
                     sock._wait(sock._write_event if writing else sock._read_event)
+                generation()  # a copy in a forked child: the socket is put away now
 
         return patiently
 

@@ -25,7 +25,7 @@ from nearcache.engines.redis import faults
 from nearcache.engines.redis.resp import MORE, ErrorReply, Reader, make_reader
 from nearcache.engines.redis.target import Address, Target
 from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout, ServerMisconfigured
-from nearcache.process import generation, when_forked
+from nearcache.process import generation, nowhere, when_forked
 
 try:
     from redis.maint_notifications import MaintNotificationsConfig
@@ -97,7 +97,7 @@ def connect(target: Target, address: Address) -> Connected:
     try:
         sock = _socket(target, address)
         reader = make_reader(target.parser)
-        with _closed_by_forks(lambda: sock):
+        with _put_away_by_forks(lambda: sock):
             _ping(sock, reader, str(address))
     except faults.FOREIGN as error:
         _close(sock)
@@ -130,7 +130,7 @@ def _socket(target: Target, address: Address) -> Any:
             f"redis-py cannot make a connection to {address} of these options: {error}"
         ) from error
     try:
-        with _closed_by_forks(lambda: owner._sock):
+        with _put_away_by_forks(lambda: owner._sock):
             owner.connect()
         # Out of its hands: redis-py shuts down what its objects hold when they are collected.
         sock, owner._sock = owner._sock, None  # there is no public way
@@ -143,7 +143,7 @@ _connecting: list[tuple[int, Callable[[], Any]]] = []
 
 
 @contextlib.contextmanager
-def _closed_by_forks(sock: Callable[[], Any]) -> Iterator[None]:
+def _put_away_by_forks(sock: Callable[[], Any]) -> Iterator[None]:
     """A greenlet that connects goes on in a forked child as a copy, on its parent's socket."""
     mine = (generation(), sock)
     _connecting.append(mine)
@@ -154,10 +154,20 @@ def _closed_by_forks(sock: Callable[[], Any]) -> Iterator[None]:
 
 
 @when_forked
-def _close_the_parents() -> None:
+def _put_away_the_parents() -> None:
     for process, sock in _connecting:
         if process != generation():
-            _close(sock())
+            put_away(sock())
+
+
+def put_away(sock: Any) -> None:
+    """In a forked child: what comes to that socket is the parent's to read.
+
+    To close one of gevent's is not enough: its end here waits for the loop, and a copy of a
+    greenlet that is due to read runs before that.
+    """
+    if sock is not None:
+        nowhere(sock.fileno())
 
 
 def _ping(sock: Any, reader: Reader, where: str) -> None:

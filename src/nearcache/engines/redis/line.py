@@ -48,8 +48,8 @@ Who waits behind a large exchange waits as long as its bytes flow, at the rate t
 asks for (64 KB per time limit).
 
 A forked child starts anew, at its first request if not before: other state, no connection, the
-parent's socket closed here and not shut down. The same happens to a line whose leader is stuck, as
-a greenlet is whose thread ended.
+parent's socket put away here and not shut down. The same happens to a line whose leader is
+stuck, as a greenlet is whose thread ended.
 """
 
 from __future__ import annotations
@@ -214,6 +214,7 @@ class SharedLine:
         Or the rest of that, where a leader was torn from it.
         """
         batch: list[Request] = []
+        self._here()  # in a forked child the station is dead from now on
         station.rounds += 1
         try:
             if station.channel.exchange is None:
@@ -428,9 +429,9 @@ class SharedLine:
         with self._renewing.now():
             if self._station is old:
                 self._station = Station(generation())
-                # A copy of a greenlet may lead there still, from another's socket.
+                # A copy of a greenlet may lead there still, and go on to read.
                 old.dead = True
-                old.close()
+                old.put_away()
             return self._station
 
 

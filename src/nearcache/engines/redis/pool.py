@@ -23,8 +23,9 @@ import redis
 import redis.asyncio
 
 from nearcache import errors
+from nearcache.engines.redis.connect import put_away
 from nearcache.engines.redis.gate import AsyncGate, Gate
-from nearcache.process import Mutex, OfProcess, generation
+from nearcache.process import Mutex, OfProcess, generation, when_forked
 
 T = TypeVar("T")
 
@@ -95,6 +96,13 @@ class FairPool(redis.ConnectionPool):
             if seated:
                 gate.leave()
 
+    def put_away(self) -> None:
+        """In a forked child: no copy of a greenlet reads what comes to the parent's connections."""
+        seated = list(self._seated)  # before the look: another thread here may take new ones
+        if self._process != generation():
+            for connection in seated:
+                put_away(connection._sock)  # there is no public way
+
     def _forget(self) -> None:
         """In a forked child: the parent's connections are not ours to use, nor to say QUIT on."""
         self._lock = threading.RLock()
@@ -139,6 +147,14 @@ class AsyncFairPool(redis.asyncio.ConnectionPool):
 
 
 _pools: weakref.WeakSet[FairPool] = weakref.WeakSet()
+
+
+@when_forked
+def _put_away() -> None:
+    for pool in list(_pools):
+        pool.put_away()
+
+
 _made: OfProcess[dict[Hashable, Any]] = OfProcess(dict)
 _making = Mutex(reentrant=True)
 

@@ -78,6 +78,8 @@ class _Closed:
 
     def close(self) -> None: ...
 
+    def put_away(self) -> None: ...
+
     def wake(self) -> None: ...
 
 
@@ -113,6 +115,12 @@ class Station:
         self.drop()
         leaving, self.leaving = self.leaving, CLOSED
         leaving.close()
+
+    def put_away(self) -> None:
+        """In a forked child: the parent's channels are used no more here, nor by copies."""
+        self.channel.put_away()
+        self.leaving.put_away()
+        self.close()
 
     def wish_to_close(self) -> None:
         """The channel of now is used no more, once the exchange in it is over."""
