@@ -96,7 +96,7 @@ def test_a_server_that_drops_sets_in_silence_gets_no_number(tmp_path: Path) -> N
     need("redis-server")
     script = tmp_path / "redis-server"
     script.write_text(
-        '#!/bin/sh\nexec redis-server "$@" --maxmemory 1200kb --maxmemory-policy allkeys-random\n'
+        '#!/bin/sh\nexec redis-server "$@" --maxmemory 1400kb --maxmemory-policy allkeys-random\n'
     )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     sample = run([LOCMEM, redis()], payloads=["H"], binaries={"redis": str(script)})
