@@ -101,6 +101,9 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
     def open_engine(self) -> Any:
         return self.options.engine
 
+    def _decoded(self, raw: bytes, default: Any) -> Any:
+        return self._value(raw, default)  # natively, and counted there
+
     # -- the hot ones ------------------------------------------------------------------------
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:

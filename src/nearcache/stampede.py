@@ -171,9 +171,8 @@ class StampedeProof(Extras):
         if raw is None:
             return MISSED
         envelope = opened(raw)
-        value = self._value(envelope.inner if envelope else raw)
+        value = self._decoded(envelope.inner if envelope else raw, self._missing_key)
         if value is self._missing_key:
-            self.counters.undecodable += 1
             return MISSED
         if envelope is None:
             return Seen(FRESH, raw, value)
@@ -445,12 +444,8 @@ class StampedeProof(Extras):
     def _inside(self, raw: bytes, default: Any = Extras._missing_key) -> Any:
         """The value of bytes, stale or not; ``default`` if they cannot be read."""
         envelope = opened(raw) if self.keeps_envelopes else None
-        return self._value(envelope.inner if envelope else raw, default)
-
-    def _value(self, raw: bytes, default: Any = Extras._missing_key) -> Any:
-        """The same of bytes that are in no envelope."""
         try:
-            return self.codec.decode(raw)
+            return self.codec.decode(envelope.inner if envelope else raw)
         except Undecodable:
             return default
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from nearcache import refresh
+from nearcache import _core, refresh
 from nearcache.backends import RedisCache, SharedMemoryCache
 from nearcache.clock import FakeClock
-from nearcache.codec.envelope import opened
+from nearcache.codec.envelope import Envelope, opened
 from tests.backends.classes import MemoryCache, PlainSharedMemoryCache
 from tests.backends.conftest import PATIENT
 
@@ -74,6 +75,30 @@ def get_or_set(request: pytest.FixtureRequest, cache: Any) -> Callable[..., Any]
         return asyncio.run(main())
 
     return awaited
+
+
+@pytest.mark.parametrize("backend", [SharedMemoryCache, RedisCache])
+def test_what_is_native_hides_no_name_of_python_by_chance(backend: type) -> None:
+    native = (_core.FusedCache, _core.RedisCommands, _core.CacheArguments)
+    above = [each for each in backend.__mro__ if each not in native]
+    names = {name for each in above for name in vars(each) if re.match("_[^_]", name)}
+    hidden = {name for each in native if issubclass(backend, each) for name in vars(each)} & names
+    assert hidden == {"_raw_key"}  # the same, faster
+
+
+UNREADABLE = b"\x8fof a class that is gone, or of a newer version"
+
+
+@pytest.mark.parametrize("extras", [{}, {"early": 1}, {"stale": 60}])
+@pytest.mark.parametrize("enveloped", [False, True])
+def test_a_value_that_nobody_can_read_is_computed_anew(
+    cache: Any, get_or_set: Any, clock: FakeClock, enveloped: bool, extras: dict[str, Any]
+) -> None:
+    there = Envelope(clock.now_ms() + 60_000, 0, 0, UNREADABLE).sealed()
+    cache.engine.set(b":1:k", there if enveloped else UNREADABLE, None)
+    assert get_or_set("k", lambda: "new", 60, **extras) == "new"
+    assert get_or_set("k", lambda: "newer", 60, **extras) == "new"
+    assert cache.stats()["undecodable"] == 1
 
 
 class Awaits:
