@@ -2,6 +2,7 @@
 
     project/      the site: sessions, cached pages and fragments, single flight, locks, async
     servers.py    what runs it: one entry per server
+    versions.py   a second version of the code, which a site is upgraded to
     stores.py     where its caches are: a redis-server or a directory in memory, each its own
     faults.py     what is done to it: one entry per fault, and what it excuses
     scenarios.py  which of these meet: the registry

@@ -40,6 +40,8 @@ class Manners:
     hangs: float = 0.0
     pause_s: float = 0.0
     sizes: tuple[int, ...] = SIZES
+    unread: bool = False
+    """Whether a value may be there that not everybody can read."""
 
 
 class Failed(Exception):
@@ -84,6 +86,8 @@ class Client(threading.Thread):
         self.confirmed_at: dict[int, float] = {}
         self.session = Session()
         self.asked = self.steps = 0
+        self.path = ""
+        """What was asked last."""
         self.other: Site | None = None
         """A second server of the same site, asked in turn with the first."""
         self.good_in_a_row = self.bad = 0
@@ -109,7 +113,7 @@ class Client(threading.Thread):
         except Failed as error:
             self.went_wrong(error.names, str(error), began)
         except Wrong as error:
-            self.went_wrong(["wrong"], str(error), began)
+            self.went_wrong(["wrong"], f"{self.path}: {error}", began)
         else:
             self.judge.count("good")
             self.good_in_a_row += 1
@@ -152,6 +156,7 @@ class Client(threading.Thread):
         if may_be and self.random.random() < self.manners.interrupts:
             headers["X-Interrupt"] = f"{self.random.uniform(0.0005, 0.02):.4f}"
         site = self.random.choice((self.site, self.other or self.site))
+        self.path = path
         return self.told(path, site.ask(method, f"/{path}", headers), nonce)
 
     def told(self, path: str, answer: Answer, nonce: str) -> dict[str, Any]:
@@ -243,7 +248,7 @@ class Client(threading.Thread):
             if own.version is not None:
                 text = f"{self.user}: {key}, version {own.version}, is not there"
                 self.judge.blame(["lost"], text, own.sure_since)
-                own.version = None
+                own.version = own.version if self.manners.unread else None
         else:
             version = answers.read(self.user, key, value)
             if version != own.version:

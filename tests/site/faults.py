@@ -21,6 +21,7 @@ from nearcache.lab.servers import free_port
 from tests.site.clients import SIZES
 from tests.site.servers import Server
 from tests.site.stores import PASSWORD, USER, RedisStore, SharedStore, mounted, unmounted
+from tests.site.versions import another_version
 
 if TYPE_CHECKING:
     from tests.site.trial import Trial
@@ -45,6 +46,8 @@ of the cache for an empty session, ours does not; on_error="miss" drops what was
 EMPTY = frozenset({"lost", "logged out", "SessionInterrupted", "LockLost"})
 EMPTY |= {"overlap of flights", "overlap of locks"}
 """What a store that lost its data makes of a site."""
+UNREAD = frozenset({"lost", "logged out"})
+"""What an older version makes of a value that it cannot read: a miss."""
 RESTARTED = frozenset({"unanswered"})
 STARTED_ANEW = RESTARTED | {"lost", "logged out"}
 """All processes ended, and the store is another one: nobody held anything in it."""
@@ -175,7 +178,29 @@ def memory_gone(trial: Trial) -> Iterator[None]:
 def two_settings(trial: Trial) -> Iterator[None]:
     """A second server on the same store, with another serializer and packed."""
     caches = trial.store.caches(trial.on_error, serializer="pickle", compressor="zlib")
-    with trial.beside({**trial.settings(), "caches": caches}):
+    with trial.beside(caches=caches) as other, trial.asked_too(other):
+        trial.work(KILLS * REQUESTS_BETWEEN)
+        yield
+
+
+@contextmanager
+def two_versions(trial: Trial) -> Iterator[None]:
+    """A second server on the same store is of a newer version: the first cannot read it all."""
+    trial.manners.unread = True
+    with trial.beside(another_version()) as other, trial.asked_too(other):
+        assert other.layout() != trial.site.layout()
+        trial.work(KILLS * REQUESTS_BETWEEN)
+        yield
+    trial.manners.unread = False
+
+
+@contextmanager
+def two_layouts(trial: Trial) -> Iterator[None]:
+    """A second server at the same LOCATION has another layout: a file and users of its own."""
+    inside = trial.directory / f"inside-{trial.judge.counts['faults']}"
+    inside.mkdir()
+    with trial.beside(another_version(), inside=str(inside)) as other, trial.users_of(other):
+        assert other.layout() != trial.site.layout()
         trial.work(KILLS * REQUESTS_BETWEEN)
         yield
 
@@ -422,6 +447,8 @@ FAULTS: dict[str, Fault] = {
         hangs_if="Exception ignored in thread started by|can't start new thread",
     ),
     "two-settings": Fault(two_settings),
+    "two-versions": Fault(two_versions, ("redis",), UNREAD),
+    "two-layouts": Fault(two_layouts, ("shm",)),
     "restarts": Fault(restarts, excuses=RESTARTED, kills=True),
     "interrupts": Fault(
         interrupts, fits=lambda server: server.main_thread or server.greenlets or server.tasks

@@ -18,6 +18,7 @@ from typing import Any
 from nearcache.lab.servers import free_port
 
 ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src"
 STARTS_S = 120
 QUIET = "--log-level=warning"
 WSGI, ASGI = "tests.site.project.wsgi:application", "tests.site.project.asgi:application"
@@ -154,6 +155,8 @@ class Site:
     port: int = field(default_factory=free_port)
     prepare: Callable[[], None] | None = None
     """Called in the new process before the server begins: for limits."""
+    sources: Path = SOURCES
+    """Where the package is that it runs."""
     process: subprocess.Popen[bytes] | None = None
     ended: list[int] = field(default_factory=list)
 
@@ -167,7 +170,7 @@ class Site:
             **os.environ,
             "TRIAL_SITE": json.dumps(self.settings),
             "DJANGO_SETTINGS_MODULE": "tests.site.project.settings",
-            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+            "PYTHONPATH": f"{self.sources}{os.pathsep}{ROOT}",
             "PYTHONFAULTHANDLER": "1",
         }
         environment |= self.settings.get("environment", {})
@@ -215,6 +218,12 @@ class Site:
         return Answer(
             response.status, _json(body), _cookie(response), response.headers.get("X-Asked")
         )
+
+    def layout(self) -> int:
+        """Of the files in memory, by the version of the package that it runs."""
+        told = self.ask("GET", "/layout", {"X-User": "nobody"}).told
+        assert told is not None
+        return int(told["layout"])
 
     def workers(self) -> set[int]:
         """All processes below the one that was started."""

@@ -11,7 +11,9 @@ import pytest
 
 from tests.needs import need, need_package
 from tests.site.scenarios import SCENARIOS, SHORT
+from tests.site.servers import ROOT
 from tests.site.trial import Trial
+from tests.site.versions import CHANGES, sources
 
 
 @pytest.fixture
@@ -32,3 +34,8 @@ def test_a_site_keeps_its_promises_under(name: str, directory: Path) -> None:
     log = (directory / "log").read_text(errors="replace")[-3000:]
     assert not report.violations, f"seed {seed}: {report.violations}\n{report.line()}\n{log}"
     assert report.counts["good"] > 100
+
+
+def test_the_second_version_differs_from_the_first() -> None:
+    made = dict(sources())  # which finds each place that it changes, once
+    assert all(made[name] != (ROOT / name).read_text() for name in CHANGES)

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.site.clients import Client, Manners
 from tests.site.judge import Judge, Window
 from tests.site.scenarios import Scenario
-from tests.site.servers import Site
+from tests.site.servers import SOURCES, Site
 from tests.site.stores import STORES, Store
 
 CLIENTS = 6
@@ -76,6 +76,7 @@ class Trial:
         self.on_error = self.random.choice(sorted(SESSIONS))
         self.store: Store = STORES[scenario.store_name](directory)
         self.clients: list[Client] = []
+        self.users = 0
         self.logs: list[Path] = []
 
     def run(self, seconds: float = 0.0, say: Callable[[str], None] = lambda text: None) -> Report:
@@ -110,12 +111,19 @@ class Trial:
         self.site.wait_ready()
         if fault.always:
             self.judge.opens(fault.excuses)
-        for number in range(CLIENTS):
+        self.join(self.site, CLIENTS)
+
+    def join(self, site: Site, count: int) -> list[Client]:
+        """New users, who ask that server."""
+        joined = []
+        for number in range(self.users, self.users + count):
             sessions = SESSIONS[self.on_error][number % len(SESSIONS[self.on_error])]
             seed = self.random.randrange(1 << 32)
-            client = Client(number, self.site, self.judge, self.manners, seed, sessions)
-            self.clients.append(client)
-            client.start()
+            joined.append(Client(number, site, self.judge, self.manners, seed, sessions))
+            joined[-1].start()
+        self.users += count
+        self.clients += joined
+        return joined
 
     def settings(self) -> dict[str, object]:
         fault = self.scenario.fault
@@ -124,6 +132,7 @@ class Trial:
         lasts_s = LOCK_WHEN_KILLED_S if fault.timeout_s > WAIT_S else 2 * fault.timeout_s
         return {
             "directory": str(self.directory),
+            "inside": str(self.directory),
             "caches": self.store.caches(self.on_error),
             "sessions": SESSIONS[self.on_error],
             "lock_s": lasts_s if lasts else LOCK_S,
@@ -133,7 +142,7 @@ class Trial:
 
     def finish(self) -> None:
         """Nobody asks any more: what is left?"""
-        self.dismiss()
+        self.dismiss(self.clients)
         self.site.end()
         self.hear()
         for fault in self.store.faults():
@@ -158,10 +167,10 @@ class Trial:
             judge.violations = [each for each in judge.violations if each not in hung]
             judge.excused["hanging"] += len(hung)
 
-    def dismiss(self) -> None:
-        for client in self.clients:
+    def dismiss(self, clients: list[Client]) -> None:
+        for client in clients:
             client.over.set()
-        for client in self.clients:
+        for client in clients:
             client.join(HANGS_AFTER_S)
 
     def end(self) -> None:
@@ -227,21 +236,40 @@ class Trial:
         time.sleep(seconds)
 
     @contextlib.contextmanager
-    def beside(self, settings: dict[str, object]) -> Iterator[None]:
-        """Another server, of the same site with these settings, which clients ask as well."""
+    def beside(self, sources: Path = SOURCES, **settings: object) -> Iterator[Site]:
+        """Another server, of the same site with these settings and that version of the package."""
         directory = self.directory / f"beside-{self.judge.counts['faults']}"
         directory.mkdir()
-        site = Site(self.scenario.server, directory, settings, self.scenario.fault.timeout_s)
+        timeout_s = self.scenario.fault.timeout_s
+        given = self.settings() | settings
+        site = Site(self.scenario.server, directory, given, timeout_s, sources=sources)
         site.start()
         try:
             site.wait_ready()
-            for client in self.clients:
-                client.other = site
+            yield site
+        finally:
+            site.end()
+            self.logs.append(site.log)
+
+    @contextlib.contextmanager
+    def asked_too(self, site: Site) -> Iterator[None]:
+        """All clients ask that server as well."""
+        for client in self.clients:
+            client.other = site
+        try:
             yield
         finally:
             self.leave_alone()
-            site.end()
-            self.logs.append(site.log)
+
+    @contextlib.contextmanager
+    def users_of(self, site: Site) -> Iterator[None]:
+        """That server has clients of its own."""
+        joined = self.join(site, CLIENTS // 2)
+        try:
+            yield
+        finally:
+            self.dismiss(joined)
+            self.clients = [client for client in self.clients if client not in joined]
 
     def leave_alone(self) -> None:
         """Nobody asks the other server any more, and all its answers are there."""

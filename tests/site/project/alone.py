@@ -25,7 +25,7 @@ KINDS = {
 @contextlib.contextmanager
 def alone(kind: str, name: str, token: int | None = None) -> Iterator[None]:
     """The part of a program where nobody else may be; a token must be larger than the last."""
-    at = os.path.join(settings.SITE["directory"], f"inside-{kind}-{name}")
+    at = os.path.join(settings.SITE["inside"], f"inside-{kind}-{name}")
     inside = os.open(at, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         try:

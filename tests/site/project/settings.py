@@ -7,9 +7,9 @@ import os
 from typing import Any
 
 SITE: dict[str, Any] = json.loads(os.environ["TRIAL_SITE"])
-"""``directory``: of all files; ``caches``: as in Django; ``sessions``: engines that clients
-choose from; ``lock_s``: lifetime of a lock whose holder died; ``wait_s``: how long a view waits
-for a lock.
+"""``directory``: of all files; ``inside``: of the locks of the kernel that prove exclusion;
+``caches``: as in Django; ``sessions``: engines that clients choose from; ``lock_s``: lifetime of a
+lock whose holder died; ``wait_s``: how long a view waits for a lock.
 """
 
 SECRET_KEY = "of a test"

@@ -26,6 +26,7 @@ urlpatterns = [
     path("async/lock/<key>", views.alock),
     path("hang/<inside>", views.hang),
     path("stats", views.stats),
+    path("layout", views.layout),
 ]
 handler400 = "tests.site.project.views.refused"
 handler500 = "tests.site.project.views.failed"

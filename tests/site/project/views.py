@@ -20,6 +20,7 @@ from django.template import Context, Template
 from django.views.decorators.cache import cache_page
 from django.views.decorators.vary import vary_on_headers
 
+from nearcache._core import LAYOUT_VERSION
 from nearcache.errors import LockNotAcquired
 from nearcache.memoize import memoize
 from tests.site.project.alone import alone
@@ -258,3 +259,7 @@ def told(error: BaseException | None, status: int) -> HttpResponse:
 
 def stats(request: HttpRequest) -> HttpResponse:
     return answer(stats={alias: caches[alias].stats() for alias in settings.CACHES})
+
+
+def layout(request: HttpRequest) -> HttpResponse:
+    return answer(layout=LAYOUT_VERSION)
