@@ -6,7 +6,8 @@
     resp.py        commands as bytes, replies as objects: hiredis, or Python alone
     line.py        one connection that carries all threads and greenlets of the process
     station.py     what its callers share; seats.py: where they wait; channel.py: its bytes
-    aline.py       the same for the tasks of an event loop
+    aline.py       the same for the tasks of an event loop, and
+    wire.py        one connection of it
     server.py      both lines to one server
     breaker.py     an outage costs microseconds, not a timeout per call
     topology.py    THE CONTRACT of what follows: which line takes a request

@@ -15,48 +15,37 @@ Replies never cross, because a connection that lost count is never used again:
     lost          what was never written is sent on a new connection, and so is, once, what
                   was written and may be repeated (READ, SAFE); ONCE gets ConnectionFailed
     nonsense      bytes that are no RESP, or a reply that nobody asked for: as lost
+    interrupted   a signal handler raised while the loop was in here: as lost, because nobody
+                  knows which reply is next
 
-Nothing is shared between loops but the breaker. There is one timer per connection, and no
-task but the one that connects.
+An interrupt may also hit the first instruction of a callback, where nothing can catch it. What
+is lost by that (a flush, the end of a connection, a timer) is made good by ``_look_around``.
+
+Nothing is shared between loops but the breaker. There is one timer per connection, one that
+looks around, and no task but the one that connects.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import select
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from nearcache.engines.redis import connect, faults
+from nearcache.engines.redis import faults
 from nearcache.engines.redis.breaker import Breaker, breaker_of
-from nearcache.engines.redis.clients import async_connection
 from nearcache.engines.redis.loops import of_this_loop
-from nearcache.engines.redis.resp import (
-    MORE,
-    PUSHES,
-    ProtocolError,
-    make_reader,
-    pack,
-)
 from nearcache.engines.redis.target import Address, Target
 from nearcache.engines.redis.topology import ONCE, Reply
+from nearcache.engines.redis.wire import LOOK_S, PIECE, Request, Wire, connected
 from nearcache.errors import ConnectionFailed, EngineError, EngineUnavailable, ReplyTimeout
-from nearcache.process import OfProcess, generation, nowhere, when_forked
+from nearcache.process import OfProcess
 
-Request = tuple["asyncio.Future[Any]", bytes, int, int, bool]
-"""Future, packed commands, safety, replies (0: one, and not in a list), sent before."""
-
-PING = pack("PING")
 COUNTS = ("async_connects", "async_writes", "async_replies", "async_timeouts", "async_retries")
 MOST_UNSENT = 16 << 20
 """Bytes that wait to be written before callers wait as well."""
-PIECE = 256 << 10
-"""Bytes of requests joined to one write."""
-IDLE_S = 0.1
-"""A connection unused for longer is looked at before it is used."""
 
 
 class AsyncLine:
@@ -139,9 +128,12 @@ class LoopLine:
         self.loop = loop
         self.unsent: list[Request] = []
         self.unsent_bytes = 0
+        self.wires: list[Wire] = []
+        """All that are open: an interrupt may have torn one from who made it."""
         self._wire: Wire | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._flush_due = False
+        self._watch: asyncio.TimerHandle | None = None
         self._crowd: list[asyncio.Future[None]] = []
 
     @property
@@ -152,12 +144,15 @@ class LoopLine:
         """A future of the reply. Raises CircuitOpen, or what the breaker has to say."""
         if self._wire is None:
             self.owner.breaker.check()
-        future = self.loop.create_future()
-        self.unsent.append((future, packed, safety, count, False))
-        self.unsent_bytes += len(packed)
+        # In this order: who is interrupted in between has asked for nothing.
         if not self._flush_due:
-            self._flush_due = True
+            if self._watch is None:
+                self._watch = self.loop.call_later(LOOK_S, self._look_around)
             self.loop.call_soon(self.flush)
+            self._flush_due = True
+        future = self.loop.create_future()
+        self.unsent_bytes += len(packed)
+        self.unsent.append((future, packed, safety, count, False))
         return future
 
     async def room(self) -> None:
@@ -174,13 +169,27 @@ class LoopLine:
         if wire is None:
             self._connect_soon()
         elif self.unsent and wire.is_open():
-            if wire.is_stale():
+            try:
+                if wire.is_stale():
+                    self.lost(wire, None)
+                elif self.unsent_bytes <= PIECE:
+                    wire.write(self.unsent)
+                    self.unsent, self.unsent_bytes = [], 0
+                else:
+                    self._flush_pieces(wire)
+            except BaseException:
                 self.lost(wire, None)
-            elif self.unsent_bytes <= PIECE:
-                requests, self.unsent, self.unsent_bytes = self.unsent, [], 0
-                wire.write(requests)
-            else:
-                self._flush_pieces(wire)
+                raise
+
+    def _look_around(self) -> None:
+        self._watch = None
+        wire = self._wire
+        if wire is not None:
+            wire.look_around()
+        if self.unsent:
+            self.flush()
+        if self.unsent or (self._wire is not None and self._wire.pending):
+            self._watch = self.loop.call_later(LOOK_S, self._look_around)
 
     def _flush_pieces(self, wire: Wire) -> None:
         start = 0
@@ -198,23 +207,24 @@ class LoopLine:
     # ---- connecting
 
     def _connect_soon(self) -> None:
-        if self._connecting is None and self.unsent:
+        if self.unsent and (self._connecting is None or self._connecting.done()):
+            self._close_all()
             self._connecting = self.loop.create_task(self._connect())
 
     async def _connect(self) -> None:
         owner = self.owner
         try:
             wire = await connected(self)
-        except asyncio.CancelledError:
-            self._connecting = None
-            self._fail_unsent(ConnectionFailed(f"{owner.name}: cancelled while connecting"))
-            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, all who wait are told
             self._connecting = None
             failure = faults.connecting(error, owner.target, owner.address)
             owner.breaker.failed(failure)
             self._fail_unsent(failure)
             owner.breaker.say()
+        except BaseException:  # cancelled, or a signal handler raised
+            self._connecting = None
+            self._fail_unsent(ConnectionFailed(f"{owner.name}: cancelled while connecting"))
+            raise
         else:
             self._connecting, self._wire = None, wire
             owner.counts["async_connects"] += 1
@@ -222,26 +232,33 @@ class LoopLine:
             self.flush()
 
     def _drop_cancelled(self) -> None:
-        self.unsent = [each for each in self.unsent if not each[0].done()]
-        self.unsent_bytes = sum(len(each[1]) for each in self.unsent)
+        self._keep([each for each in self.unsent if not each[0].done()])
         self._wake_the_crowd()
+
+    def _keep(self, unsent: list[Request]) -> None:
+        self.unsent = unsent
+        self.unsent_bytes = sum(len(each[1]) for each in unsent)
 
     # ---- losing
 
     def lost(self, wire: Wire, error: EngineUnavailable | None) -> None:
-        """The connection is gone, or must go. Without an error nobody is to blame."""
+        """The connection is gone, or must go. Without an error nobody is to blame.
+
+        An interrupt may end it at any place: then it is done again (``_look_around``).
+        """
         wire.abandon()
-        pending, wire.pending = wire.pending, deque()
+        pending = wire.pending
         blame = error or ConnectionFailed(f"the connection to {self.owner.name} was closed")
         if wire is not self._wire:  # still shaking hands: all it carried was our PING
             self._fail(pending, blame)
             return
-        self._wire = None
         if isinstance(blame, ReplyTimeout):
             self._fail(pending, blame)
             self._fail_unsent(blame)
         else:
             self._send_again(pending, blame)
+        wire.pending = deque()
+        self._wire = None
         if error is not None and pending:
             self.owner.breaker.failed(error)
         self._connect_soon()
@@ -257,9 +274,11 @@ class LoopLine:
                 again.append((future, packed, safety, count, True))
         self._fail(failed, error)
         self.owner.counts["async_retries"] += len(again)
+        # What an interrupt left in both lists may have been written.
+        written = {each[0] for each in pending}
+        waiting = [each for each in self.unsent if each[0] not in written]
         # They are older than those who wait, and stay before them.
-        self.unsent = again + self.unsent
-        self.unsent_bytes += sum(len(each[1]) for each in again)
+        self._keep(again + waiting)
 
     def _fail(self, written: Iterable[Request], error: EngineError) -> None:
         for future, _, safety, _, _ in written:
@@ -293,200 +312,13 @@ class LoopLine:
         wire, self._wire = self._wire, None
         ended = ConnectionFailed(f"{self.owner.name}: the event loop ends")
         self._fail_unsent(ended)
+        if self._watch is not None:
+            self._watch.cancel()
         if wire is not None:
             self.lost(wire, ended)
             await asyncio.wait([wire.gone], timeout=1.0)
+        self._close_all()
 
-
-class Wire(asyncio.Protocol):
-    """One connection, from its handshake to its end; it is never repaired."""
-
-    def __init__(self, line: LoopLine, connection: Any) -> None:
-        self.pending: deque[Request] = deque()
-        self.gone: asyncio.Future[None] = line.loop.create_future()
-        self._line = line
-        self._process = generation()
-        self._paused = self._dead = False
-        # Out of redis-py's hands, which would close it. So would the writer, if it were collected.
-        self._writer = connection._writer
-        connection._reader = connection._writer = None
-        self._transport: Any = self._writer.transport
-        self.reader = make_reader(line.owner.target.parser)
-        self._replies: list[Reply] = []
-        self._counts = line.owner.counts
-        self._breaker = line.owner.breaker
-        self._timeout_s = line.owner.target.read_timeout_s
-        self._timer: asyncio.TimerHandle | None = None
-        self._now = line.loop.time
-        self._since = self._now()
-        self._buffered = 0
-        self._transport.set_write_buffer_limits(high=PIECE)
-        self._transport.set_protocol(self)
-        _wires.add(self)
-
-    # ---- out
-
-    async def ping(self) -> Reply:
-        """The reply to PING, which proves that somebody reads and answers there."""
-        future = self._line.loop.create_future()
-        self.write([(future, PING, ONCE, 0, False)])
-        return await future
-
-    def write(self, requests: list[Request]) -> None:
-        if not self.pending:
-            self._since = self._now()
-            if self._timer is None:
-                self._timer = self._line.loop.call_later(self._timeout_s, self._look)
-        self.pending.extend(requests)
-        self._counts["async_writes"] += 1
-        if len(requests) == 1:
-            self._transport.write(requests[0][1])
-        else:
-            self._transport.write(b"".join([request[1] for request in requests]))
-
-    def pause_writing(self) -> None:
-        self._paused = True
-        self._buffered = self._transport.get_write_buffer_size()
-
-    def resume_writing(self) -> None:
-        self._paused = False
-        self._line.flush()
-
-    def is_open(self) -> bool:
-        """True if it takes writes: it has room, and is not about to be lost."""
-        return not self._paused and not self._transport.is_closing()
-
-    def is_stale(self) -> bool:
-        """True if an unused connection was closed meanwhile, and the loop has not seen it yet.
-
-        A loop that was kept busy writes before it reads, and the first request would be lost on
-        a connection closed long ago.
-        """
-        if self.pending or self._now() - self._since < IDLE_S:
-            return False
-        poll = select.poll()
-        try:
-            poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        except (ValueError, OSError):  # closed
-            return True
-        return bool(poll.poll(0))
-
-    # ---- in
-
-    def data_received(self, data: bytes) -> None:
-        if self._dead:
-            return
-        self._since = self._now()
-        pending, before = self.pending, len(self.pending)
-        try:
-            self.reader.feed(data)
-            self._give_out(self.reader.gets, pending)
-        except ProtocolError as error:
-            self._lost(error)
-            return
-        self._counts["async_replies"] += before - len(pending)
-        if not self._breaker.quiet:
-            self._breaker.succeeded()
-            self._breaker.say()
-
-    def _give_out(self, gets: Callable[[], Any], pending: deque[Request]) -> None:
-        while (reply := gets()) is not MORE:
-            if type(reply) in PUSHES:
-                continue
-            if not pending:
-                raise ProtocolError("a reply that nobody asked for")
-            future, _, _, count, _ = pending[0]
-            if count:
-                self._replies.append(reply)
-                if len(self._replies) < count:
-                    continue
-                reply, self._replies = self._replies, []
-            pending.popleft()
-            if not future.done():  # not cancelled
-                future.set_result(reply)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self.gone.done():
-            self.gone.set_result(None)
-        if not self._dead:
-            self._lost(error or EOFError())
-
-    def _lost(self, error: Exception) -> None:
-        self._line.lost(self, faults.broken(error, self._line.owner.name, self._timeout_s))
-
-    # ---- time
-
-    def _look(self) -> None:
-        self._timer = None
-        if not self.pending:
-            return
-        left_s = self._since + self._timeout_s - self._now()
-        if left_s <= 0 and self._still_taken():
-            left_s = self._timeout_s
-        if left_s > 0:
-            self._timer = self._line.loop.call_later(left_s, self._look)
-            return
-        self._counts["async_timeouts"] += 1
-        self._lost(TimeoutError())
-
-    def _still_taken(self) -> bool:
-        """True if a large request is still being taken by the server, if slowly."""
-        before, self._buffered = self._buffered, self._transport.get_write_buffer_size()
-        return self._buffered < before
-
-    def abandon(self) -> None:
-        """Closes it; nothing that comes is looked at any more."""
-        self._dead = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._transport.abort()
-
-    def put_away(self) -> None:
-        """In a forked child, which may run a copy of the loop: it must not read the replies."""
-        if self._process != generation():
-            nowhere(self._transport.get_extra_info("socket").fileno())
-
-
-_wires: weakref.WeakSet[Wire] = weakref.WeakSet()
-
-
-@when_forked
-def _put_away() -> None:
-    for wire in list(_wires):
-        wire.put_away()
-
-
-async def connected(line: LoopLine) -> Wire:
-    """A wire that has answered PING. Raises EngineError, with the foreign error as cause."""
-    target, address = line.owner.target, line.owner.address
-    try:
-        async with asyncio.timeout(target.connect_timeout_s + target.read_timeout_s):
-            address = await line.owner.place()
-            return await _handshake(line, target, address)
-    except Exception as error:  # noqa: BLE001 - all of them are mapped
-        mapped = faults.connecting(error, target, address)
-        raise await _found_out(mapped, target, address) from mapped.__cause__
-
-
-async def _handshake(line: LoopLine, target: Target, address: Address) -> Wire:
-    connection = async_connection(target, address)
-    try:
-        await connection.connect()
-        wire = Wire(line, connection)
-    except BaseException:
-        await connection.disconnect(nowait=True)
-        raise
-    try:
-        connect.check_pong(await wire.ping(), wire.reader, str(address))
-    except BaseException:
-        wire.abandon()
-        raise
-    return wire
-
-
-async def _found_out(error: EngineError, target: Target, address: Address) -> EngineError:
-    """The error, or a better one; looking may take a second, so it is done in a thread."""
-    if not faults.is_mute(error):
-        return error
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(None, connect.found_out, error, target, address)
+    def _close_all(self) -> None:
+        for wire in list(self.wires):
+            wire.abandon()
