@@ -307,6 +307,10 @@ class RedisEngine(RedisLocks, RedisClaims):
         """Nothing: the server evicts by its own ``maxmemory-policy``."""
         return 0
 
+    async def acull(self, items: int) -> int:
+        """As little as :meth:`cull`."""
+        return 0
+
     def _len(self) -> Flow[int]:
         return sum((yield from self._on_all(pack(b"DBSIZE"), READ)))
 

@@ -63,6 +63,15 @@ class WarmupSubject(AliasSubject):
         for start in range(0, len(names), FILL_CHUNK):
             self.cache.delete_many(names[start : start + FILL_CHUNK])
 
+    def _disconnect(self) -> None:
+        """Before a fork: SQLite (DiskCache, DatabaseCache) forbids a child its connections."""
+        from django.core.cache import caches
+        from django.db import connections
+
+        self.cache.close()
+        caches.close_all()
+        connections.close_all()
+
     def _default(self) -> Any:
         from django.core.cache import caches
 
@@ -154,6 +163,7 @@ class WarmupSubject(AliasSubject):
         limit_s = visit.phase_ns / 1e9
         # The same requests for all candidates of a round.
         rng = random.Random(f"{self.setup.seed}:{visit.draw}")
+        self._disconnect()
         try:
             found = refill(self._default, visit.payload, prefix, limit_s, rng)
         finally:
@@ -169,6 +179,7 @@ class WarmupSubject(AliasSubject):
         for name, size in SIZES.items():
             if name in visit.operations:
                 prefix = f"{self.setup.namespace}:{visit.round_id}:{name}"
+                self._disconnect()
                 seen = footprint(self._default, prefix, size)
                 self._delete(keys_of(prefix, size))
                 phase = Phase(name, calls=1, point=max(1.0, seen.each_its_own))

@@ -34,6 +34,8 @@ TIMEOUT_S = 600
 START_S = 0.3  # until everybody is there
 FILL_LIMIT_S = 20.0
 BATCH_S = 0.02
+END_S = 5.0
+"""So long a process may take to end what it writes: killed in it, it would leave half a file."""
 WINDOWS = {"hot90": (100, 0.90), "hot99": (200, 0.99)}
 
 OpenCache = Callable[[], Any]
@@ -144,11 +146,12 @@ def _run(jobs: Sequence[tuple[Any, ...]], until_ns: int, found: Refill) -> None:
             pipes.append(ours)
         _listen(pipes, until_ns, found)
     finally:
+        for pipe in pipes:
+            pipe.close()  # which tells the process to end
         for process in processes:
+            process.join(END_S)
             process.kill()
             process.join()
-        for pipe in pipes:
-            pipe.close()
 
 
 def _listen(pipes: Sequence[Connection], until_ns: int, found: Refill) -> None:
@@ -191,10 +194,23 @@ def _serve(
 ) -> None:
     """A web process: its threads answer what is planned for them."""
     news: SimpleQueue[Any] = SimpleQueue()
+    over = threading.Event()
+    threads = []
     for number in range(THREADS):
         site = Site(open_cache, prefix, protected)
-        own = planned[number::THREADS]
-        threading.Thread(target=site.work, args=(own, began, news), daemon=True).start()
+        work = (planned[number::THREADS], began, news, over)
+        threads.append(threading.Thread(target=site.work, args=work, daemon=True))
+        threads[-1].start()
+    try:
+        _tell(pipe, news)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _tell(pipe: Connection, news: SimpleQueue[Any]) -> None:
+    """What the threads did, until all have ended."""
     working = THREADS
     while working:
         batch = []
@@ -223,11 +239,18 @@ class Site:
         self.has_computed = False
         self.cache: Any = None
 
-    def work(self, planned: Sequence[Planned], began: int, news: SimpleQueue[Any]) -> None:
+    def work(
+        self,
+        planned: Sequence[Planned],
+        began: int,
+        news: SimpleQueue[Any],
+        over: threading.Event,
+    ) -> None:
         try:
             self.cache = self.open_cache()
             for request in planned:
-                time.sleep(max(0.0, (began + request.due_ns - time.monotonic_ns()) / 1e9))
+                if over.wait(max(0.0, (began + request.due_ns - time.monotonic_ns()) / 1e9)):
+                    return
                 self.has_computed = False
                 value = self.answer(request.key)
                 if value != value_of(self.prefix, request.key):
