@@ -228,7 +228,9 @@ class Lock:
                 raise self._gone(lease)
             lease.ttl_ms = ttl_ms
             lease.renewed(renewal, asked_at_s, ttl_ms)
-        except EngineUnavailable:
+        except LockLost:
+            raise
+        except BaseException:  # cancelled, too: the store may have heard of it
             lease.doubted(asked_at_s, ttl_ms)
             raise
         finally:

@@ -369,6 +369,8 @@ class StampedeProof(Extras):
         now_ms = self.clock.now_ms()
         if not found or not envelope or now_ms >= envelope.soft_ms + call.terms.grace_ms:
             return None
+        if self._inside(found[0]) is self._missing_key:
+            return None
         self.counters.refresh_errors += 1
         self._failing.began(call.raw_key, error)
         pause_s = getattr(self.options, "error_pause_s", StampedeOptions.error_pause_s)

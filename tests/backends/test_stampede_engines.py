@@ -101,6 +101,16 @@ def test_a_value_that_nobody_can_read_is_computed_anew(
     assert cache.stats()["undecodable"] == 1
 
 
+@pytest.mark.parametrize("age_s", [0, 30])
+def test_a_value_that_nobody_can_read_is_none_to_fall_back_on(
+    cache: Any, get_or_set: Any, clock: FakeClock, age_s: int
+) -> None:
+    there = Envelope(clock.now_ms() + (10 - age_s) * 1000, 60_000, 0, UNREADABLE).sealed()
+    cache.engine.set(b":1:k", there, None)
+    with pytest.raises(ZeroDivisionError):
+        get_or_set("k", lambda: 1 // 0, 60, early=1, stale_on_error=60)
+
+
 class Awaits:
     async def __call__(self) -> str:
         return "value"

@@ -63,14 +63,18 @@ def test_a_time_that_the_keeper_may_have_shortened_is_not_believed(store: Any) -
     assert not Lock(store, b"job").acquire(blocking=False)
 
 
-def test_a_time_that_nobody_answered_for_is_made_sure_of(store: Any) -> None:
+class Stop(BaseException): ...
+
+
+@pytest.mark.parametrize("error", [ReplyTimeout("lost on its way"), Stop()], ids=["lost", "killed"])
+def test_a_time_that_nobody_answered_for_is_made_sure_of(store: Any, error: BaseException) -> None:
     def lose_it() -> None:
-        raise ReplyTimeout("lost on its way")
+        raise error
 
     engine = Between(store, lose_it)
     lock = Lock(engine, b"job", timeout_s=LONG_S)
     lock.acquire()
-    with pytest.raises(ReplyTimeout):
+    with pytest.raises(type(error)):
         lock.renew(SHORT_S)  # it was carried out
     wait_for(lambda: engine.kept == [LONG_S * 1000])
     pass_short_time(store)

@@ -91,6 +91,18 @@ def test_a_cancelled_task_leaves_the_turn_to_others() -> None:
     assert (it.asked, refresh.number) == (2, 1)
 
 
+def test_after_a_cancelled_task_the_next_one_asks_at_once() -> None:
+    clock, it = FakeClock(), Map()
+    it.takes_s = 60
+    refresh = Refresh(it.ask, clock, every_s=0.1, limit_s=60)
+    cancelled = refresh.first()
+    assert next(cancelled) == Pause(60)
+    cancelled.close()
+    it.takes_s = 0
+    run(refresh.first(), None, clock)
+    assert (it.asked, refresh.number) == (2, 1)
+
+
 def test_who_asks_for_too_long_is_forgotten() -> None:
     clock, it = FakeClock(), Map()
     it.takes_s = 5

@@ -56,14 +56,23 @@ class Refresh:
 
     def _run(self) -> Flow[None]:
         try:
+            yield from self._asked()
+        finally:
+            self._turn.pop(generation(), None)
+
+    def _asked(self) -> Flow[None]:
+        try:
             yield from self._ask()
             self.number += 1
         except EngineError as error:
             self._last_error = error
+            self._rest()
             raise
-        finally:
-            self._not_before_s = self._clock.monotonic_s() + self._every_s
-            self._turn.pop(generation(), None)
+        # Not after an interrupt: those who wait would be told that nothing is new.
+        self._rest()
+
+    def _rest(self) -> None:
+        self._not_before_s = self._clock.monotonic_s() + self._every_s
 
     def _take_turn(self) -> bool:
         now_s = self._clock.monotonic_s()
