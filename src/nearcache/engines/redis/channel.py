@@ -44,6 +44,7 @@ from socket import (
 from typing import Any
 
 from nearcache.engines.redis.connect import READ_BYTES, Connected, put_away
+from nearcache.engines.redis.faults import is_own
 from nearcache.engines.redis.resp import MORE, PUSHES, ProtocolError, PythonReader
 from nearcache.process import generation
 
@@ -313,7 +314,7 @@ class Channel:
     def _count(self, started: float, before: int) -> None:
         moved = self.moved - before
         if time.monotonic() > started + self.timeout_s * (2 + moved / READ_BYTES):
-            raise TimeoutError(f"only {moved} bytes came or left")
+            raise TimeoutError(errno.ETIMEDOUT, f"only {moved} bytes came or left")
 
     def _send_all(self, exchange: Exchange) -> None:
         data = memoryview(exchange.data)
@@ -355,7 +356,7 @@ class Channel:
         poll = select.poll()  # looked up now: gevent's, where it has patched
         poll.register(self.sock.fileno(), select.POLLIN | select.POLLOUT)
         if not poll.poll(self.timeout_s * 1000):
-            raise TimeoutError("neither readable nor writable")
+            raise TimeoutError(errno.ETIMEDOUT, "neither readable nor writable")
 
     # ---- the end
 
@@ -373,7 +374,9 @@ class Channel:
                 self._count(started, before)
         except ConnectionError:
             return True  # it hung up first
-        except OSError:
+        except OSError as error:
+            if not is_own(error):
+                raise
             return False
         return True
 

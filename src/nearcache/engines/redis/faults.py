@@ -277,6 +277,17 @@ def _without_secrets(error: BaseException, target: Target) -> BaseException | No
 # ---- while in use
 
 
+def is_own(error: BaseException) -> bool:
+    """Whether a connection raised it by itself; anything else interrupted its user.
+
+    A signal handler may raise an OSError, too (TimeoutError, mostly), and so may gevent.Timeout.
+    Those of sockets have a number, or say that something "timed out".
+    """
+    if isinstance(error, OSError):
+        return error.errno is not None or str(error).endswith("timed out")
+    return isinstance(error, EOFError | ProtocolError | EngineError)
+
+
 def is_timeout(error: BaseException) -> bool:
     """A socket's time ran out; the kernel's own timeouts say EAGAIN."""
     return isinstance(error, TimeoutError | BlockingIOError)

@@ -226,7 +226,7 @@ class SharedLine:
             except BaseException:
                 self._broke(station, batch, error)  # L5
                 raise
-            if not isinstance(error, BROKEN):
+            if not faults.is_own(error):
                 raise
         else:
             if not self.breaker.quiet:
@@ -266,7 +266,7 @@ class SharedLine:
         exchange = channel.exchange
         if exchange is None:
             self._no_channel(station, batch, error)
-        elif isinstance(error, BROKEN):
+        elif faults.is_own(error):
             self._settle(station, exchange.batch, exchange.replies, channel, channel.left(), error)
             station.drop()
         elif not channel.exact:
@@ -323,7 +323,7 @@ class SharedLine:
         """L3: what becomes of each request of an exchange that broke or was interrupted."""
         if isinstance(error, ProtocolError):
             replies = []  # a server that said too much may have shifted all of them
-        if isinstance(error, BROKEN):
+        if faults.is_own(error):
             reason = faults.broken(error, self.name, self.target.read_timeout_s)
             self.breaker.failed(reason)
         else:
@@ -369,7 +369,7 @@ class SharedLine:
             if isinstance(error, EngineError):  # nothing was sent: the circuit is open
                 raise error
             channel = station.channel
-            if not isinstance(error, BROKEN):
+            if not faults.is_own(error):
                 if channel is not CLOSED and not channel.tear(request.packed, known):
                     station.leave()
                 raise error
@@ -459,10 +459,6 @@ class _Patience:
 
     def nothing_moves(self) -> bool:
         return self._flowed_at + self._limit_s <= _monotonic()
-
-
-BROKEN = (OSError, EOFError, ProtocolError, EngineError)
-"""What a connection raises by itself. Anything else interrupted its user (gevent.Timeout)."""
 
 
 _lines: weakref.WeakSet[SharedLine] = weakref.WeakSet()
