@@ -202,3 +202,30 @@ def test_loops_of_uvloop_do_as_asyncio_s(server: Server) -> None:
     command = [sys.executable, "-W", "error", "-c", UVLOOP, server.path, str(server.process.pid)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_closing_what_is_idle_leaves_other_loops_and_those_who_wait_alone(server: Server) -> None:
+    line = line_of(server)
+    pop = pack("BLPOP", "list", "60")
+
+    async def waits() -> None:
+        assert await line.ask(pop, None, ONCE) == [b"list", b"item"]
+
+    async def other() -> None:
+        with server.client() as client:
+            await until(lambda: client.info("clients")["blocked_clients"] == 1)
+            await line.ask(PING)
+            assert len(ids_of(server)) == 2
+            mine = asyncio.create_task(line.ask(pop, None, ONCE))
+            await until(lambda: client.info("clients")["blocked_clients"] == 2)
+            line.close_idle()
+            client.rpush("list", "item", "item")
+            assert await mine == [b"list", b"item"]
+            line.close_idle()
+            await until(lambda: len(ids_of(server)) <= 1)
+
+    waiter = threading.Thread(target=run, args=(waits,))
+    waiter.start()
+    run(other)
+    waiter.join()
+    assert line.stats()["async_retries"] == 0

@@ -112,6 +112,13 @@ class AsyncLine:
             with contextlib.suppress(RuntimeError):  # closed a moment ago, by its own thread
                 line.loop.call_soon_threadsafe(line.drop)
 
+    def close_idle(self) -> None:
+        """Drops the connection of the running loop, if there is one and nobody waits for it."""
+        with contextlib.suppress(RuntimeError):  # no loop runs here
+            line = self._line()
+            if not line.is_busy:
+                line.drop()
+
     async def place(self) -> Address:
         """Where to connect to, now."""
         return self.address if self._resolve is None else await self._resolve()
@@ -139,6 +146,10 @@ class LoopLine:
     @property
     def connected(self) -> bool:
         return self._wire is not None
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.unsent or (self._wire is not None and self._wire.pending))
 
     def ask(self, packed: bytes, safety: int, count: int) -> asyncio.Future[Any]:
         """A future of the reply. Raises CircuitOpen, or what the breaker has to say."""
@@ -188,7 +199,7 @@ class LoopLine:
             wire.look_around()
         if self.unsent:
             self.flush()
-        if self.unsent or (self._wire is not None and self._wire.pending):
+        if self.is_busy:
             self._watch = self.loop.call_later(LOOK_S, self._look_around)
 
     def _flush_pieces(self, wire: Wire) -> None:

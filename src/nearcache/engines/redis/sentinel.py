@@ -262,7 +262,7 @@ class SentinelPrimary:
         try:
             role = yield call(probe, "ask", ROLE, None, SAFE)
         finally:
-            probe.close()
+            probe.close_idle()  # other loops may be asking on theirs
         # Who may not ask that is told READONLY by the first write.
         if not isinstance(role, ErrorReply) and role[0] != b"master":
             raise ServerNotReady(

@@ -41,5 +41,10 @@ class ServerLine:
         self._line.close()
         self._aline.close()
 
+    def close_idle(self) -> None:
+        """Drops the connection of threads when nobody uses it, and the running loop's if so."""
+        self._line.close()
+        self._aline.close_idle()
+
     def stats(self) -> dict[str, int]:
         return self._line.stats() | self._aline.stats()
