@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,8 @@ import pytest
 from nearcache import _core
 from nearcache.errors import RegionError
 from tests.faults.beside import HANGS_S, SIZE_BYTES, command, need_namespaces, run
+
+Eventually = Callable[..., None]
 
 CONTAINER = "--pid --fork --kill-child --mount-proc"
 """A PID namespace of its own, with the ``/proc`` that belongs to it."""
@@ -43,10 +45,12 @@ def _namespaces() -> None:
 
 
 @contextmanager
-def holder(base: Path, unshare: str = CONTAINER) -> Iterator[subprocess.Popen[str]]:
+def holder(
+    base: Path, unshare: str = CONTAINER, code: str = HOLD
+) -> Iterator[subprocess.Popen[str]]:
     """A process of a container, with a value and a lock in the store."""
     process = subprocess.Popen(
-        command(HOLD, base, mount=":", unshare=unshare),
+        command(code, base, mount=":", unshare=unshare),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -151,3 +155,56 @@ def test_a_proc_of_another_namespace_is_refused(base: Path) -> None:
     told = run(OPEN, base, mount=":", unshare=without_its_proc)
     assert told.startswith("RegionError")
     assert "mount the /proc of this PID namespace" in told
+
+
+def test_a_container_is_refused_after_the_lock_file_was_removed(
+    store: _core.Store, base: Path, eventually: Eventually
+) -> None:
+    token = store.lock_acquire(LOCK, TTL_MS)
+    store.set(b"k", b"\x80v", None)
+    assert token
+    lock_file = Path(f"{base}.lock")
+    lock_file.unlink()
+    eventually(lambda: store.get(b"k") == b"\x80v" and lock_file.exists())
+    assert refused(run(OPEN, base, mount=":", unshare=CONTAINER))
+    assert store.lock_renew(LOCK, token, TTL_MS)
+
+
+def test_a_process_whose_descriptors_were_closed_is_seen_again(base: Path) -> None:
+    """By a daemon, as it begins."""
+    code = """
+store = opened()
+store.set(b"k", b"\\x80v", None)
+os.closerange(3, 100)
+def seen():
+    links = [os.path.join("/proc/self/fd", each) for each in os.listdir("/proc/self/fd")]
+    return any(os.path.exists(each) and os.readlink(each).endswith(".lock") for each in links)
+while not seen():
+    store.get(b"k")
+print(os.getpid(), True, flush=True)
+sys.stdin.read()
+"""
+    with holder(base, code=code):
+        assert refused(run(OPEN, base))
+
+
+def test_a_process_that_looks_too_late_uses_nothing_of_the_container_that_came(
+    store: _core.Store, base: Path, eventually: Eventually
+) -> None:
+    """The lock file was removed, and another process made it again and ended."""
+    store.set(b"k", b"\x80v", None)
+    Path(f"{base}.lock").unlink()
+    assert run(OPEN, base) == "False b'\\x80v' True"
+    with holder(base) as first:
+
+        def is_refused() -> bool:
+            try:
+                store.get(b"k")
+            except RegionError as error:
+                return "another container" in str(error)
+            return False
+
+        eventually(is_refused)
+        with pytest.raises(RegionError, match="another container"):
+            store.lock_acquire(LOCK, TTL_MS)
+        assert asked(first) == "True b'\\x80v' []"

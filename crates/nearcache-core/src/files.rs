@@ -6,10 +6,10 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering::AcqRel, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -154,12 +154,12 @@ pub(crate) fn try_range(file: &File, start: i64, kind: i32) -> bool {
 pub(crate) struct Presence {
     /// -1 once closed.
     fd: AtomicI32,
-    inode: Option<u64>,
+    inode: AtomicU64,
 }
 
 impl Presence {
     pub fn new(file: File) -> Self {
-        let inode = file.metadata().map(|metadata| metadata.ino()).ok();
+        let inode = AtomicU64::new(inode_of(&file));
         Self { fd: AtomicI32::new(file.into_raw_fd()), inode }
     }
 
@@ -168,19 +168,59 @@ impl Presence {
         self.fd.load(Relaxed) == other.fd.load(Relaxed)
     }
 
+    /// Whether others can see it, who open the lock file that has the name now.
+    pub fn shows(&self, base: &Path) -> bool {
+        let there = fs::metadata(with_suffix(base, ".lock")).map_or(UNKNOWN, |there| there.ino());
+        let here = borrowed(self.fd.load(Relaxed)).map_or(UNKNOWN, |file| inode_of(&file));
+        here != UNKNOWN && here == there
+    }
+
+    /// Takes it on the lock file that has the name now, unless somebody is opening the cache or
+    /// `is_wrong` by then. Waits for nobody. False if it is not taken.
+    pub fn take_again(&self, base: &Path, is_wrong: impl FnOnce() -> bool) -> bool {
+        let path = with_suffix(base, ".lock");
+        let Ok((file, _)) = lock_file(&path) else {
+            return false;
+        };
+        let is_named = || fs::metadata(&path).is_ok_and(|there| there.ino() == inode_of(&file));
+        if !try_range(&file, OPENING_BYTE, libc::F_WRLCK) || !is_named() || is_wrong() {
+            return false;
+        }
+        try_range(&file, PRESENCE_BYTE, libc::F_RDLCK);
+        try_range(&file, OPENING_BYTE, libc::F_UNLCK);
+        let inode = inode_of(&file);
+        let before = Self {
+            fd: AtomicI32::new(self.fd.swap(file.into_raw_fd(), AcqRel)),
+            inode: AtomicU64::new(self.inode.swap(inode, AcqRel)),
+        };
+        if !before.is(self) {
+            before.close();
+        }
+        true
+    }
+
     /// A daemon may have closed all descriptors, and have something else under this number.
     pub fn close(&self) {
-        let fd = self.fd.swap(-1, AcqRel);
-        if fd < 0 {
+        let Some(file) = borrowed(self.fd.swap(-1, AcqRel)) else {
             return;
-        }
-        // SAFETY: if it is not open, nothing is done with it.
-        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
-        let inode = file.metadata().map(|metadata| metadata.ino()).ok();
-        if inode.is_some() && inode == self.inode {
+        };
+        let inode = inode_of(&file);
+        if inode != UNKNOWN && inode == self.inode.load(Relaxed) {
             drop(ManuallyDrop::into_inner(file));
         }
     }
+}
+
+/// Somebody else may have closed it.
+fn borrowed(fd: RawFd) -> Option<ManuallyDrop<File>> {
+    // SAFETY: not -1; if it is not open, nothing is done with it.
+    (fd >= 0).then(|| ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }))
+}
+
+const UNKNOWN: u64 = 0;
+
+fn inode_of(file: &File) -> u64 {
+    file.metadata().map_or(UNKNOWN, |metadata| metadata.ino())
 }
 
 pub(crate) fn wait_for_range(

@@ -53,6 +53,8 @@ mod clean;
 mod clock;
 mod error;
 mod files;
+#[cfg(target_os = "linux")]
+mod gate;
 mod generation;
 mod ghost;
 mod glob;

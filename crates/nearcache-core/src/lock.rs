@@ -8,10 +8,10 @@
 //! Every wait has an end, and says who had the lock then (`holder.rs`). What a caller does
 //! then is not here.
 
-#[cfg(target_os = "linux")]
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use crate::gate::Gate;
 use crate::holder::Busy;
 
 /// Attempts before a caller with [`Wait::Try`] is told that the lock is busy: a
@@ -83,41 +83,6 @@ impl Locks {
             Self::Robust(_, _, gate) => gate.close(),
             _ => false,
         }
-    }
-}
-
-/// Counts the threads of this process that are inside a lock, or on the way in or out. (Also
-/// those of a parent that forked meanwhile: then it never says that nobody is inside.)
-#[cfg(target_os = "linux")]
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    inside: AtomicUsize,
-    closed: AtomicBool,
-}
-
-#[cfg(target_os = "linux")]
-impl Gate {
-    /// In both, each changes its own word before it reads the other's, sequentially consistent:
-    /// so who enters sees that it is closed, or who closes sees that somebody is inside.
-    fn enter(&self) -> Option<Entered<'_>> {
-        self.inside.fetch_add(1, SeqCst);
-        let entered = Entered(self);
-        (!self.closed.load(SeqCst)).then_some(entered)
-    }
-
-    fn close(&self) -> bool {
-        self.closed.store(true, SeqCst);
-        self.inside.load(SeqCst) == 0
-    }
-}
-
-#[cfg(target_os = "linux")]
-struct Entered<'a>(&'a Gate);
-
-#[cfg(target_os = "linux")]
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.0.inside.fetch_sub(1, SeqCst);
     }
 }
 

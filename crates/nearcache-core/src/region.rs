@@ -25,6 +25,8 @@ use crate::files::{
     OPENING_BYTE, OpenFailure, PRESENCE_BYTE, free_bytes, io_error, locked_for_opening,
     open_private, private_directory, remove_if_there, reserve, try_range, with_suffix,
 };
+#[cfg(target_os = "linux")]
+use crate::gate::Gate;
 use crate::generation::generation;
 use crate::layout::{
     Config, Geometry, LAYOUT_VERSION, LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, MAGIC,
@@ -33,7 +35,7 @@ use crate::layout::{
 };
 use crate::lock::Locks;
 #[cfg(target_os = "linux")]
-use crate::lock::{Gate, robust};
+use crate::lock::robust;
 use crate::machine::{Kernel, libc_flavour, machine, random_word};
 use crate::mem::{Mapped, Mem};
 use crate::user::{self, effective_uid};

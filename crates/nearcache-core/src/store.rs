@@ -16,6 +16,9 @@
 //! in place, because a process that was stopped inside would go on writing; in a
 //! new file nobody is inside.
 //!
+//! It also looks whether the lock file is still there, by which others see that the file is in
+//! use: who removes it alone would let another PID namespace take the file over.
+//!
 //! A file belongs to one user, and a process may become another's: it is started by root, and
 //! then, before or after a fork, it is the site's (gunicorn's `--user`). So who could become
 //! another user's compares at every use, and what is not its user's is not touched again: it is
@@ -56,7 +59,7 @@ const LOOK_SOON_MS: u64 = 10;
 const GIVE_BACK_AFTER_MS: u64 = 10_000;
 /// A process that becomes another user's does so when it starts, often within microseconds of a
 /// use: so long it asks at every use whose it is. Later it asks once a tick of the clock, which
-/// takes a process of root 60 ns less for each use.
+/// saves a process of root nearly all of those system calls.
 const YOUNG_MS: u64 = 10_000;
 const EVERY_USE_MS: u64 = 0;
 const EVERY_TICK_MS: u64 = 1;
@@ -260,7 +263,7 @@ impl Store {
         }
         self.enter();
         if now_ms.wrapping_sub(self.looked_at_ms.load(Relaxed)) >= LOOK_EVERY_MS {
-            self.look(now_ms);
+            self.look(now_ms)?;
         }
         self.ask_every_ms.store(self.patience_ms(current, now_ms), Relaxed);
         let looked_at_ms = self.looked_at_ms.load(Relaxed);
@@ -298,7 +301,7 @@ impl Store {
     }
 
     #[cold]
-    fn look(&self, now_ms: u64) {
+    fn look(&self, now_ms: u64) -> Result<(), NotOurs> {
         self.looked_at_ms.store(now_ms, Relaxed);
         let current = self.current();
         current.give_back_before();
@@ -307,9 +310,14 @@ impl Store {
             match current.left() {
                 Some(left) if left.another => current.follow(),
                 Some(left) => self.reopen(current, left),
-                None => {}
+                None if current.is_shown() => {}
+                None => {
+                    // To be asked at each use, until it was opened again.
+                    self.entered.store(0, Release);
+                    return Err(NotOurs);
+                }
             }
-            return;
+            return Ok(());
         }
         // SAFETY: from `Arc::into_raw`, and taken out by this thread alone.
         let reopening = unsafe { Arc::from_raw(reopening) };
@@ -320,6 +328,7 @@ impl Store {
             None if reopening.is_of_another_process() => {}
             None => self.keep(reopening, now_ms),
         }
+        Ok(())
     }
 
     fn reopen(&self, current: &Opened, left: Left) {
@@ -505,6 +514,19 @@ impl Opened {
             last_token,
             mapped: (!truncated).then_some(self.mapped),
         })
+    }
+
+    /// Sees to it that others see by the lock file that this one is in use: somebody may have
+    /// removed it. False if others took the file over meanwhile, in another namespace.
+    fn is_shown(&self) -> bool {
+        if self.presence.shows(&self.base) {
+            return true;
+        }
+        let is_left = || !self.cache.is_of_these_namespaces() || self.left().is_some();
+        if !self.presence.take_again(&self.base, is_left) {
+            self.cache.count(Counter::ReopenFailed);
+        }
+        self.cache.is_of_these_namespaces()
     }
 
     /// Another file has the name. One that is no cache is nobody's reason to leave this one.
