@@ -12,9 +12,7 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
 from nearcache import _core, rooted, testrun
 from nearcache.adapter import Configured
-from nearcache.codec.envelope import HEADER as ENVELOPE
 from nearcache.engines import shm
-from nearcache.errors import EngineBusy
 from nearcache.flows import run
 from nearcache.options import GIB, KIB, MIB, CacheOptions, one_of, option, sized, whole
 from nearcache.process import once
@@ -185,17 +183,10 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
         return self.open_engine()
 
     def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
-        raw_key, expires_at_ms = self._raw_key(key, version), self._expires_at_ms(timeout)
-        try:
-            head = self.engine.touch_head(raw_key, expires_at_ms, 1)
-        except EngineBusy:
-            if not getattr(self, "_forgives", False):
-                raise
-            return _core.FusedCache.touch(self, key, timeout, version)
-        if not head or head[0] != ENVELOPE:
-            return head is not None
-        # A deadline is moved, and an envelope's own and its grace are not yet.
-        return run(self._moved(raw_key, expires_at_ms), self.engine, self.clock)
+        return _core.FusedCache.touch(self, key, timeout, version)
+
+    def _touched_envelope(self, raw_key: bytes, expires_at_ms: int | None, head: bytes) -> bool:
+        return run(self._settled(raw_key, expires_at_ms, head), self.engine, self.clock)
 
     def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
         return _core.FusedCache.get_many(self, keys, version)

@@ -117,9 +117,13 @@ class Extras(BaseCache):
             done: bool = yield ask("touch", raw_key, expires_at_ms)
             return done
         head = yield ask("touch_head", raw_key, expires_at_ms, HEAD_BYTES + 1)
-        envelope = opened(head) if head is not None else None
+        return head is not None and (yield from self._settled(raw_key, expires_at_ms, head))
+
+    def _settled(self, raw_key: bytes, expires_at_ms: int | None, head: bytes) -> Flow[bool]:
+        """The rest of a touch, after the deadline of what begins with ``head`` was moved."""
+        envelope = opened(head) if isinstance(self.codec, EnvelopeCodec) else None
         if envelope is None:
-            return head is not None
+            return True
         yield from self._moved_envelope(raw_key, expires_at_ms)
         return envelope.soft_ms > self.clock.now_ms()
 

@@ -198,14 +198,15 @@ class Lock:
     # -- how -----------------------------------------------------------------------------------
 
     def _acquire(self, wait_s: float | None, blocks: bool) -> Flow[bool]:
-        if self._come_in_again():
+        caller = _caller() if self._reentrant else None
+        if self._come_in_again(caller):
             return True
         bid = Bid(self.engine, self.name, self._ttl_ms, self.clock, self._asks_far)
         try:
             token, asked_at_s = yield from bid.made(wait_s, blocks)
             if token is None:
                 return False
-            self._take(token, asked_at_s, bid.lock_epoch)
+            self._take(token, asked_at_s, bid.lock_epoch, caller)
         except BaseException as error:
             self._withdraw(bid, error)
             raise
@@ -283,7 +284,9 @@ class Lock:
                 raise
             logger.warning("%s (while handling %s)", ours, type(error).__name__)
 
-    def _take(self, token: int, asked_at_s: float, lock_epoch: int | None) -> None:
+    def _take(
+        self, token: int, asked_at_s: float, lock_epoch: int | None, caller: object | None
+    ) -> None:
         lease = Lease(
             self.engine,
             self.name,
@@ -296,8 +299,7 @@ class Lock:
             lock_epoch,
         )
         self._lease, self._depth = lease, 1
-        if self._reentrant:
-            caller = _caller()
+        if caller is not None:
             lease.owner = weakref.ref(caller)
             self._owner = id(caller)
             _reentrant.here()[id(self.engine), self.name, self._owner] = lease
@@ -306,14 +308,12 @@ class Lock:
         lease.is_owed = self._in_block
         lease.keeper.add(lease, lease.undo if self._in_block else None)
 
-    def _come_in_again(self) -> bool:
-        """True if the caller holds the lock already, and may."""
+    def _come_in_again(self, caller: object | None) -> bool:
+        """True if the caller holds the lock already, and may; it is None if nobody may."""
         if self._lease is not None and self._lease.inherited:
             self._lease, self._depth = None, 0  # our parent's, which holds it still
-        if self._lease is None and not self._reentrant:
-            return False
-        lease = self._lease_of(caller := _caller())
-        if self._lease is not None and (not self._reentrant or lease is not self._lease):
+        lease = None if caller is None else self._lease_of(caller)
+        if self._lease is not None and lease is not self._lease:
             raise LockNotAcquired(
                 f"lock {self._shown!r} is already held by this object;"
                 " pass reentrant=True if the same caller may come in again"
@@ -346,9 +346,9 @@ class Lock:
     def _forget(self, lease: Lease) -> None:
         if not self._reentrant:
             return
-        key = (id(self.engine), self.name, self._owner)
-        if _reentrant.here().get(key) is lease:
-            _reentrant.here().pop(key, None)
+        leases, key = _reentrant.here(), (id(self.engine), self.name, self._owner)
+        if leases.get(key) is lease:
+            leases.pop(key, None)
 
     def _back_to(self, depth: int) -> None:
         """Goes out as often as an interrupted call came in."""

@@ -34,19 +34,21 @@ def kept(cache: Any) -> bool:
     return bool(cache.pttl("k") > 3_000_000)
 
 
-def test_an_envelope_stored_between_keeps_its_deadline_over_shared_memory(
+def test_a_value_stored_over_an_envelope_keeps_its_deadline_over_shared_memory(
     private_path: Path,
 ) -> None:
-    cache = SharedMemoryCache(str(private_path / "c"), {"OPTIONS": {"size": "2MB"}})
-    other = SharedMemoryCache(str(private_path / "c"), {"OPTIONS": {"size": "2MB"}})
-    cache.set("k", "plain", 10)
+    settings = {"OPTIONS": {"size": "2MB"}}
+    other = SharedMemoryCache(str(private_path / "c"), settings)
 
-    def store() -> None:
-        other.delete("k")
-        other.get_or_set("k", lambda: "new", 3600, stale=60)
+    class Overtaken(SharedMemoryCache):
+        def _touched_envelope(self, *args: Any) -> bool:
+            other.set("k", "new", 3600)
+            return super()._touched_envelope(*args)
 
-    cache.__dict__["engine"] = Between(cache.engine, store)
+    cache = Overtaken(str(private_path / "c"), settings)
+    cache.get_or_set("k", lambda: "old", 10, stale=60)
     assert cache.touch("k", 5)
+    assert other.get("k") == "new"
     assert kept(other)
 
 

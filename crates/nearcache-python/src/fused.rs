@@ -12,6 +12,8 @@
 //! - `self.bounded`: True to call `self._make_room(raw_key)` before each write;
 //! - `self._forgives`: True to drop a write whose shard stays locked, with the old value; False
 //!   to raise EngineBusy, and then nothing has changed;
+//! - `self._touched_envelope(raw_key, expires_at_ms, head)`: the rest of a touch, if what was
+//!   touched is an envelope that begins so;
 //! - `self._incr_object(key, delta, version)`: incr of what is no 64-bit counter.
 //!
 //! Every method is Django's to the name of each argument. `docs/caveats.md` has the rest.
@@ -21,7 +23,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use nearcache_core::{Incr, Key};
+use nearcache_core::{Found, Incr, Key};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -31,11 +33,12 @@ use crate::arguments::CacheArguments;
 use crate::exact::{Decoded, Keep};
 use crate::keys::KeyBuffer;
 use crate::near::{self, Kept};
+use crate::python;
 use crate::python_codec::{self, flag, refused, undecodable};
 use crate::shared::{Deadline, IfBusy, Now, Shared, atomically};
 use crate::store::Store;
 use crate::timeout::Timeout;
-use crate::value::{self, Read, join, split};
+use crate::value::{self, ENVELOPE, ENVELOPE_HEAD_BYTES, Read, join, split};
 
 type Object<'py> = Bound<'py, PyAny>;
 
@@ -137,8 +140,7 @@ impl FusedCache {
         timeout: Timeout,
         version: Option<&Object<'py>>,
     ) -> PyResult<()> {
-        let if_busy = slf.get().opened(slf)?.if_busy;
-        slf.get().store(slf, key, value, timeout, version, if_busy).map(|_| ())
+        slf.get().store(slf, key, value, timeout, version, None).map(|_| ())
     }
 
     #[pyo3(signature = (data, timeout=Timeout::Default, version=None))]
@@ -153,7 +155,7 @@ impl FusedCache {
         for item in data.call_method0(intern!(py, "items"))?.try_iter()? {
             let (key, value): (Object<'py>, Object<'py>) = item?.extract()?;
             // Its answer says what was not stored: no error is needed.
-            if !slf.get().store(slf, &key, &value, timeout, version, IfBusy::Drop)? {
+            if !slf.get().store(slf, &key, &value, timeout, version, Some(IfBusy::Drop))? {
                 refused.append(key)?;
             }
         }
@@ -169,18 +171,11 @@ impl FusedCache {
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
         let py = slf.py();
-        slf.get().write(
-            slf,
-            key,
-            value,
-            timeout,
-            version,
-            |opened, key, tag, payload, deadline| {
-                let now = opened.shared.now(py)?;
-                let add = |key| now.add(py, key, tag, payload, deadline, opened.if_busy);
-                now.key(key).map_or(Ok(false), add)
-            },
-        )?
+        slf.get().write(slf, key, value, timeout, version, |opened, key, tag, payload, deadline| {
+            let now = opened.shared.now(py)?;
+            let add = |key| now.add(py, key, tag, payload, deadline, opened.if_busy);
+            now.key(key).map_or(Ok(false), add)
+        })
     }
 
     #[pyo3(signature = (key, timeout=Timeout::Default, version=None))]
@@ -190,11 +185,31 @@ impl FusedCache {
         timeout: Timeout,
         version: Option<&Object<'py>>,
     ) -> PyResult<bool> {
-        let py = slf.py();
+        let (py, me) = (slf.py(), slf.get());
         let deadline = slf.as_super().get().deadline(py, timeout)?;
-        let if_busy = slf.get().opened(slf)?.if_busy;
-        let touch = |now: Now<'_>, key: Key<'_>| now.touch(py, key, deadline, if_busy);
-        slf.get().with_key(slf, key, version, touch)?.unwrap_or(Ok(false))
+        let opened = me.opened(slf)?;
+        let mut buffer = KeyBuffer::new();
+        let raw_key = raw_key(slf, key, version, &mut buffer)?;
+        let now = opened.shared.now(py)?;
+        let Some(hashed) = now.key(raw_key) else {
+            return Ok(false);
+        };
+        let envelope = |found: &Found, payload: &[u8]| {
+            (found.tag == ENVELOPE).then(|| join(py, ENVELOPE, payload)).transpose()
+        };
+        let if_busy = opened.if_busy;
+        match now.touch_head(py, hashed, deadline, ENVELOPE_HEAD_BYTES, if_busy, envelope)? {
+            None => Ok(false),
+            Some(touched) => match touched? {
+                None => Ok(true),
+                // It has a deadline of its own inside, and a grace behind that.
+                Some(head) => {
+                    let raw_key = python::new_bytes(py, raw_key)?;
+                    let told = (raw_key, deadline.as_option(), head);
+                    slf.call_method1(intern!(py, "_touched_envelope"), told)?.is_truthy()
+                }
+            },
+        }
     }
 
     #[pyo3(signature = (key, version=None))]
@@ -243,7 +258,7 @@ impl FusedCache {
     ) -> PyResult<Object<'py>> {
         let delta = match delta {
             Some(delta) => delta,
-            None => crate::python::object(slf.py(), 1)?,
+            None => python::object(slf.py(), 1)?,
         };
         slf.get().incr_by(slf, key, &delta, version)
     }
@@ -258,7 +273,7 @@ impl FusedCache {
     ) -> PyResult<Object<'py>> {
         let delta = match delta {
             Some(delta) => delta.neg()?,
-            None => crate::python::object(slf.py(), -1)?,
+            None => python::object(slf.py(), -1)?,
         };
         slf.call_method1(intern!(slf.py(), "incr"), (key, delta, version))
     }
@@ -305,7 +320,7 @@ impl FusedCache {
         Ok(now.key(raw_key).map(|key| f(now, key)))
     }
 
-    /// True if stored; a refusal is counted.
+    /// True if stored; a refusal is counted. `if_busy`: the settings' if not given.
     #[inline]
     fn store<'py>(
         &self,
@@ -314,7 +329,7 @@ impl FusedCache {
         value: &Object<'py>,
         timeout: Timeout,
         version: Option<&Object<'py>>,
-        if_busy: IfBusy,
+        if_busy: Option<IfBusy>,
     ) -> PyResult<bool> {
         let py = slf.py();
         let stored = self.write(
@@ -325,10 +340,11 @@ impl FusedCache {
             version,
             |opened, key, tag, payload, deadline| {
                 let now = opened.shared.now(py)?;
+                let if_busy = if_busy.unwrap_or(opened.if_busy);
                 let set = |key| now.set(py, key, tag, payload, deadline, if_busy);
                 now.key(key).map_or(Ok(false), set)
             },
-        )??;
+        )?;
         if !stored {
             refused(slf.as_any())?;
         }
@@ -344,7 +360,7 @@ impl FusedCache {
         value: &Object<'py>,
         timeout: Timeout,
         version: Option<&Object<'py>>,
-        f: impl FnOnce(&Opened, &[u8], u8, &[u8], Deadline) -> R,
+        f: impl FnOnce(&Opened, &[u8], u8, &[u8], Deadline) -> PyResult<R>,
     ) -> PyResult<R> {
         let py = slf.py();
         let opened = self.opened(slf)?;
@@ -358,7 +374,7 @@ impl FusedCache {
         if !opened.native_codec {
             let raw = python_codec::encode(slf.as_any(), value)?;
             let (tag, payload) = split(raw.as_bytes());
-            return Ok(f(opened, raw_key, tag, payload.as_slice(), deadline));
+            return f(opened, raw_key, tag, payload.as_slice(), deadline);
         }
         value::with_written(value, |tag, payload| f(opened, raw_key, tag, payload, deadline))
     }
@@ -377,7 +393,7 @@ impl FusedCache {
                 atomically(py, |wait| now.cache.incr(key, small, now.now_ms, wait))
             };
             match self.with_key(slf, key, version, incr)?.unwrap_or(Ok(Incr::Missing))? {
-                Incr::Value(total) => return crate::python::object(py, total),
+                Incr::Value(total) => return python::object(py, total),
                 Incr::Missing => {
                     let text = format!("Key '{}' not found", key.str()?.to_string_lossy());
                     return Err(PyValueError::new_err(text));

@@ -89,7 +89,7 @@ impl RedisCommands {
         let life = life(slf, timeout)?;
         with_encoded(slf, value, |value| {
             with_set_parts(key, value, life, nx, |parts| packed(py, parts))
-        })?
+        })
     }
 
     #[pyo3(signature = (items, timeout=Timeout::Default, version=None, /))]
@@ -110,9 +110,9 @@ impl RedisCommands {
                 with_set_parts(key, value, life, false, |parts| {
                     python::room(&mut out, packed_len(parts))?;
                     pack(parts, |piece| out.extend_from_slice(piece));
-                    Ok::<(), PyErr>(())
+                    Ok(())
                 })
-            })??;
+            })?;
             commands += 1;
         }
         Ok((python::new_bytes(slf.py(), &out)?, commands))
@@ -224,11 +224,11 @@ fn life(slf: &Bound<'_, RedisCommands>, timeout: Timeout) -> PyResult<Life> {
 fn with_encoded<R>(
     slf: &Bound<'_, RedisCommands>,
     value: &Object<'_>,
-    f: impl FnOnce(Part<'_>) -> R,
+    f: impl FnOnce(Part<'_>) -> PyResult<R>,
 ) -> PyResult<R> {
     if !RedisCommands::native_codec(slf)? {
         let raw = python_codec::encode(slf.as_any(), value)?;
-        return Ok(f(whole(raw.as_bytes())));
+        return f(whole(raw.as_bytes()));
     }
     value::with_written(value, |tag, payload| match (tag, payload.try_into()) {
         (TAG_INT, Ok(int)) => f(whole(i64::from_le_bytes(int).to_string().as_bytes())),

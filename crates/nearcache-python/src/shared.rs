@@ -40,6 +40,11 @@ impl Deadline {
     /// 1970: over by any clock.
     pub const PASSED: Deadline = Deadline(1);
 
+    /// As Python says it: `None` for never.
+    pub fn as_option(self) -> Option<u64> {
+        (self.0 != 0).then_some(self.0)
+    }
+
     /// Asks the exact clock where the core's coarse one, which lags by a tick, cannot tell.
     #[inline]
     fn is_over(self, coarse_now_ms: u64) -> bool {
@@ -159,10 +164,12 @@ impl<'a> Now<'a> {
             return Ok(true);
         }
         python::demand_room(payload.len())?;
-        let set = |wait| self.cache.set(key, tag, payload, deadline.0, self.now_ms, wait);
+        let set = |wait| {
+            let stored = self.cache.set(key, tag, payload, deadline.0, self.now_ms, wait)?;
+            Ok(matches!(stored, Stored::Yes(_)))
+        };
         match patiently(py, set)? {
-            Some(Stored::Yes(_)) => Ok(true),
-            Some(Stored::TooLarge) => Ok(false),
+            Some(stored) => Ok(stored),
             None => self.given_up(py, if_busy, Some(key)),
         }
     }
@@ -181,10 +188,12 @@ impl<'a> Now<'a> {
             return Ok(self.cache.expires_at(key, self.now_ms).is_none());
         }
         python::demand_room(payload.len())?;
-        let add = |wait| self.cache.add(key, tag, payload, deadline.0, self.now_ms, wait);
+        let add = |wait| {
+            let added = self.cache.add(key, tag, payload, deadline.0, self.now_ms, wait)?;
+            Ok(matches!(added, Added::Stored(_)))
+        };
         match patiently(py, add)? {
-            Some(Added::Stored(_)) => Ok(true),
-            Some(Added::Exists | Added::TooLarge) => Ok(false),
+            Some(stored) => Ok(stored),
             // Nothing was to be changed, so what is there may stay.
             None => self.given_up(py, if_busy, None),
         }
@@ -214,6 +223,7 @@ impl<'a> Now<'a> {
         key: Key<'_>,
         deadline: Deadline,
         payload_bytes: usize,
+        if_busy: IfBusy,
         f: impl FnOnce(&Found, &[u8]) -> R,
     ) -> PyResult<Option<R>> {
         if deadline.is_over(self.now_ms) {
@@ -227,7 +237,7 @@ impl<'a> Now<'a> {
             };
             match patiently(py, touch)? {
                 Some(found) => Ok(found.map(|found| f(&found, buffer.value()))),
-                None => self.given_up(py, IfBusy::Raise, Some(key)).map(|_| None),
+                None => self.given_up(py, if_busy, Some(key)).map(|_| None),
             }
         })
     }

@@ -241,7 +241,7 @@ impl Store {
         };
         let (deadline, payload_bytes) = (deadline(expires_at_ms), head_payload_bytes(size));
         let cut = |found: &Found, payload: &[u8]| head(py, found.tag, payload, size);
-        now.touch_head(py, key, deadline, payload_bytes, cut)?.transpose()
+        now.touch_head(py, key, deadline, payload_bytes, IfBusy::Raise, cut)?.transpose()
     }
 
     fn head<'py>(

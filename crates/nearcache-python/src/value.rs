@@ -24,6 +24,10 @@ pub const HEADER: u8 = 0x80;
 const STR: u8 = HEADER | 1;
 const EXACT: u8 = HEADER | 2;
 pub const PICKLE: u8 = HEADER | 3;
+/// Written and read by `nearcache.codec.envelope`.
+pub const ENVELOPE: u8 = HEADER | 7;
+/// No less than an envelope's head has.
+pub const ENVELOPE_HEAD_BYTES: usize = 64;
 const BYTES: u8 = HEADER | 9;
 const PICKLE_PROTOCOL: i32 = 5; // HIGHEST_PROTOCOL of every Python since 3.8
 
@@ -56,11 +60,14 @@ const SCRATCH_MAX_BYTES: usize = 1 << 20;
 
 /// [`write()`] into a buffer that is used again, then `f` on tag and payload.
 #[inline]
-pub fn with_written<R>(value: &Bound<'_, PyAny>, f: impl FnOnce(u8, &[u8]) -> R) -> PyResult<R> {
+pub fn with_written<R>(
+    value: &Bound<'_, PyAny>,
+    f: impl FnOnce(u8, &[u8]) -> PyResult<R>,
+) -> PyResult<R> {
     let py = value.py();
     // Taken out, not borrowed: pickling runs code that may come back here.
     let mut out = SCRATCH.with(py, std::mem::take);
-    let result = write(value, &mut out).map(|tag| f(tag, &out));
+    let result = write(value, &mut out).and_then(|tag| f(tag, &out));
     if out.capacity() <= SCRATCH_MAX_BYTES {
         SCRATCH.with(py, |scratch| *scratch = out);
     }
