@@ -53,9 +53,17 @@ class LockEngine(Protocol):
 class Bid:
     """One attempt: what is asked, and what may have come of it when it is interrupted."""
 
-    lock_epoch: int | None = None
-    """Of the store, before it was last asked."""
-    has_place = False
+    __slots__ = (
+        "_answers",
+        "_asks_far",
+        "_clock",
+        "_engine",
+        "_name",
+        "_ttl_ms",
+        "has_place",
+        "lock_epoch",
+        "ticket",
+    )
 
     def __init__(
         self, engine: LockEngine, name: bytes, ttl_ms: int, clock: Clock, asks_far: bool
@@ -66,6 +74,8 @@ class Bid:
         self._clock = clock
         self._asks_far = asks_far
         self._answers: list[Any] = []
+        self.has_place = False
+        self.lock_epoch: int | None = None  # of the store, before it was last asked
         make = getattr(engine, "lock_ticket", None) if asks_far else None
         self.ticket: int | None = make() if make else None
 

@@ -72,12 +72,16 @@ class Host(Protocol):
     def engine(self) -> Any: ...
 
 
+# Not by their own constructors: those are Python, and a lock has several steps.
+_made = tuple.__new__
+
+
 def ask(method: str, *args: Any, **kwargs: Any) -> Ask:
-    return Ask(method, args, kwargs)
+    return _made(Ask, (method, args, kwargs))
 
 
 def call(target: Any, method: str, *args: Any) -> Call:
-    return Call(target, method, args)
+    return _made(Call, (target, method, args))
 
 
 def run(flow: Flow[R], engine: Any, clock: Clock) -> R:

@@ -135,7 +135,7 @@ class Keeper:
 
     def _see_to(self, at_s: float) -> None:
         self._was_used = True
-        if not self._serving:  # K1
+        if not self._serving.who:  # K1
             self._start()
         elif at_s < self._wakes_at_s:
             with contextlib.suppress(RuntimeError):  # rung already

@@ -119,7 +119,8 @@ class Lease:
             self._ends_at_s = self.renew_at_s = math.inf
         else:
             self._ends_at_s = asked_at_s + ttl_ms / 1000
-            self._renew_next_in(ttl_ms / 1000 / RENEWALS_PER_TTL)
+            # Not the lock's own clock, which tests move: the keeper waits in real time.
+            self.renew_at_s = time.monotonic() + ttl_ms / 1000 / RENEWALS_PER_TTL
 
     def renewal(self) -> Renewal:
         """To be made before the store is asked, and :meth:`settled` after its answer counts."""
@@ -191,5 +192,4 @@ class Lease:
             self._renew_next_in(min(max(self.ttl_ms / 10_000, RETRY_S[0]), RETRY_S[1]))
 
     def _renew_next_in(self, seconds: float) -> None:
-        # Not the lock's own clock, which tests move: the keeper waits in real time.
         self.renew_at_s = time.monotonic() + seconds

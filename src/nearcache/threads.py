@@ -37,18 +37,16 @@ def _begin(work: Callable[[], None], name: str) -> None:
 class Sole:
     """Work that one thread does at a time, begun by whoever needs it.
 
-    ``_who`` names that thread; ``setdefault`` takes the place. A thread that is not named there
-    ends. One that an interrupt has struck off, as nobody could tell whether it had begun, takes
-    the place again. So nothing can be left in a state in which nobody works, and nobody begins.
+    ``who`` names that thread, and is empty while there is none; ``setdefault`` takes the place. A
+    thread that is not named there ends. One that an interrupt has struck off, as nobody could
+    tell whether it had begun, takes the place again. So nothing can be left in a state in which
+    nobody works, and nobody begins.
     """
 
     def __init__(self, work: Callable[[object], None], name: str) -> None:
         self._work = work
         self._name = name
-        self._who: dict[int, object] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._who)
+        self.who: dict[int, object] = {}
 
     def begin(self) -> None:
         """Begins it unless somebody is at it; RuntimeError if the system gives no thread."""
@@ -63,17 +61,17 @@ class Sole:
 
     def is_done_by(self, me: object) -> bool:
         """Whether the caller is the one; who has left comes in again if nobody else has."""
-        return self._who.setdefault(0, me) is me
+        return self.who.setdefault(0, me) is me
 
     def leave(self) -> None:
         """The next who needs the work begins it."""
-        self._who.pop(0, None)
+        self.who.pop(0, None)
 
     def _work_as(self, me: object) -> None:
         try:
             self._work(me)
         finally:
-            if self._who.get(0) is me:  # not its own end: an interrupt, under gevent
+            if self.who.get(0) is me:  # not its own end: an interrupt, under gevent
                 self.leave()
                 with contextlib.suppress(RuntimeError):
                     self.begin()

@@ -107,7 +107,7 @@ class Bells:
     def listen(self) -> None:
         """Makes sure that somebody rings the bells; does not wait for it."""
         self._used_at_s = time.monotonic()
-        if self._serving:
+        if self._serving.who:
             return
         self._deaf_since_s = self._used_at_s
         try:

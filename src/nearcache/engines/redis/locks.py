@@ -67,16 +67,19 @@ class RedisLocks(Base):
 
     def lock_ticket(self) -> int:
         """A number that nobody else has: what is asked under it can be given up unseen."""
-        return _new_ticket()
+        # Not `random`: a forked child goes on with its parent's numbers, and would come into
+        # its locks.
+        return int.from_bytes(os.urandom(8)) >> 1 or 1
 
     def lock_server(self, name: bytes) -> str:
         """Which server has the lock, so that those of others are not delayed by it."""
-        return self.topology.server_of(lock_key(name))
+        topology = self.topology
+        return topology.server_of(lock_key(name) if topology.sharded else name)
 
     def _lock_acquire(
         self, name: bytes, ttl_ms: int, ticket: int | None = None
     ) -> Flow[int | None]:
-        mine = ticket or _new_ticket()
+        mine = ticket or self.lock_ticket()
         try:
             token, _ = yield from self._timely(ACQUIRE, name, mine, ttl_ms)
         except BaseException as error:
@@ -101,11 +104,11 @@ class RedisLocks(Base):
         self, name: bytes, ticket: int | None, ttl_ms: int, wait_ms: int
     ) -> Flow[tuple[int | None, int | None]]:
         bells = self._bells()
-        mine = ticket or _new_ticket()
+        mine = ticket or self.lock_ticket()
         # Hung up before asking, or a ring in between would not be heard.
         bell = bells.hang(mine)
         try:
-            token = yield from self._wait_for(bell, name, mine, ttl_ms, wait_ms)
+            token = yield from self._wait_for(bells, bell, name, mine, ttl_ms, wait_ms)
         except BaseException as error:
             if ticket is None:  # else the caller knows it, and what to do
                 self._leave_later(name, mine, ttl_ms, error)
@@ -117,10 +120,9 @@ class RedisLocks(Base):
     lock_wait, alock_wait = twins(_lock_wait)
 
     def _wait_for(
-        self, bell: Bell, name: bytes, ticket: int, ttl_ms: int, wait_ms: int
+        self, bells: Bells, bell: Bell, name: bytes, ticket: int, ttl_ms: int, wait_ms: int
     ) -> Flow[int]:
         """The token; 0 if the lock did not come in time."""
-        bells = self._bells()
         asking = (WAIT, name, ticket, ttl_ms, bells.channel)
         token, left_ms, _ = yield from self._timely(*asking)
         if token or not wait_ms:
@@ -164,6 +166,8 @@ class RedisLocks(Base):
             script = script.unflagged
         key, packed = _packed(script.sha1, name, arguments)
         reply = yield call(self.topology, "ask", packed, key, SAFE)
+        if not isinstance(reply, ErrorReply):
+            return reply
         if unknown(reply):
             packed = script.in_full([key], arguments)
             reply = yield call(self.topology, "ask", packed, key, SAFE)
@@ -210,12 +214,6 @@ def _unchanging(sha1: bytes, name: bytes, arguments: int) -> tuple[bytes, bytes]
 
 def _between(least: float, most: float) -> float:
     return least + (most - least) * chance()
-
-
-def _new_ticket() -> int:
-    # Not `random`: a forked child goes on with its parent's numbers, and would come into
-    # its locks.
-    return int.from_bytes(os.urandom(8)) >> 1 or 1
 
 
 assert TAKE_MS / 1000 <= ASK_AGAIN_S * 1.2, "or who waits would not see that a lock came free"
