@@ -31,6 +31,7 @@ REQUESTS_BETWEEN = 60
 FROZEN_S = 10
 NOBODY = 65534
 HUNG_AFTER_S = 6
+SILENT_S = 10
 AWAY = frozenset(
     {
         "EngineUnavailable",
@@ -165,13 +166,18 @@ def descriptors_gone(trial: Trial) -> Iterator[None]:
 
 @contextmanager
 def memory_gone(trial: Trial) -> Iterator[None]:
-    """RLIMIT_AS of all workers is reached, by values that are large."""
+    """RLIMIT_AS of all workers is reached, by large values; who cannot recover is killed."""
     trial.manners.sizes = (300_000, 1_000_000)
     more = trial.random.choice((100_000, 1_000_000, 2_000_000, 3_000_000, 5_000_000))
     with limited(trial, resource.RLIMIT_AS, vm_bytes, more):
         trial.work(100)
         trial.manners.sizes = SIZES
         yield
+    if trial.python_hangs():
+        for pid in trial.silent(SILENT_S):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                trial.judge.count("killed")
 
 
 @contextmanager
@@ -445,6 +451,8 @@ FAULTS: dict[str, Fault] = {
         environment={"MALLOC_ARENA_MAX": "1"},
         # Whoever starts a thread then waits for ever for its first word, in CPython.
         hangs_if="Exception ignored in thread started by|can't start new thread",
+        # So a worker hangs for good if its event loop was the one that waits.
+        kills=True,
     ),
     "two-settings": Fault(two_settings),
     "two-versions": Fault(two_versions, ("redis",), UNREAD),

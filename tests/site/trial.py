@@ -161,11 +161,17 @@ class Trial:
 
     def explain_hangs(self) -> None:
         """Some are none of ours, if the log says what Python did."""
-        said, judge = self.scenario.fault.hangs_if, self.judge
-        if said and any(re.search(said, log.read_text(errors="replace")) for log in self.logs):
+        judge = self.judge
+        if self.python_hangs():
             hung = [each for each in judge.violations if each.startswith("hanging")]
             judge.violations = [each for each in judge.violations if each not in hung]
             judge.excused["hanging"] += len(hung)
+
+    def python_hangs(self) -> bool:
+        """Whether the log says that Python itself let a request hang."""
+        said = self.scenario.fault.hangs_if
+        logs = [log.read_text(errors="replace") for log in self.logs]
+        return bool(said) and any(re.search(said, log) for log in logs)
 
     def dismiss(self, clients: list[Client]) -> None:
         for client in clients:
@@ -296,6 +302,18 @@ class Trial:
                 return self.random.choice(answering)
             assert time.monotonic() < give_up_at, "no worker answers"
             time.sleep(0.01)
+
+    def silent(self, seconds: float) -> list[int]:
+        """Workers that answer nobody for so long."""
+        since = time.monotonic()
+        while True:
+            answered = {
+                pid for each in self.clients for pid, at in list(each.pids.items()) if at > since
+            }
+            silent = [pid for pid in self.workers() if pid not in answered]
+            if not silent or time.monotonic() > since + seconds:
+                return silent
+            time.sleep(0.02)
 
     def _main(self) -> int:
         assert self.site.process
