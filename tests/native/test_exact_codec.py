@@ -7,10 +7,13 @@ import contextlib
 import datetime
 import decimal
 import enum
+import gc
 import math
 import pickle
+import signal
 import tracemalloc
 import uuid
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -167,6 +170,80 @@ def test_a_bool_among_ints_stays_a_bool() -> None:
     payload = _core.encode([1, 2, 3, True])
     assert payload is not None
     assert same(_core.decode(payload), [1, 2, 3, True])
+
+
+class Number:
+    """Compared like a number, and one by its own code: ``UUID`` takes it for its int."""
+
+    asked = 0
+
+    def __ge__(self, _: object) -> bool:
+        return True
+
+    def __lt__(self, _: object) -> bool:
+        return True
+
+    def __index__(self) -> int:
+        self.asked += 1
+        return 5
+
+
+def test_a_uuid_of_what_is_no_int_is_declined_without_its_code() -> None:
+    number: Any = Number()
+    # Its code could change the list while that is written.
+    assert _core.encode([uuid.UUID(int=number), 1]) is None
+    assert number.asked == 0
+
+
+def while_a_uuid_is_made(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """``UUID`` is a Python class: threads and signals' handlers have their turn in it."""
+    make = uuid.UUID.__init__
+
+    def made(self: uuid.UUID, *args: Any, **kwargs: Any) -> None:
+        work()
+        make(self, *args, **kwargs)
+
+    monkeypatch.setattr(uuid.UUID, "__init__", made)
+
+
+def test_what_a_signal_raises_while_a_value_is_decoded_comes_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    payload = _core.encode([uuid.uuid4()])
+    while_a_uuid_is_made(monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        _core.decode(payload)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_nobody_finds_a_half_made_container(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Any]
+) -> None:
+    value = kind([uuid.uuid4(), *range(320)])
+    payload = _core.encode(value)
+    known = {id(each) for each in gc.get_objects()}
+
+    def look() -> None:
+        # Not into it: to read the null there would end the process.
+        found.extend(each for each in gc.get_objects() if type(each) is kind and len(each) == 321)
+
+    found: list[Any] = []
+    while_a_uuid_is_made(monkeypatch, look)
+    decoded = _core.decode(payload)
+    monkeypatch.undo()
+    assert not [each for each in map(id, found) if each not in known]
+    assert decoded == value
+    assert gc.is_tracked(decoded)
+
+
+def test_a_frozenset_that_the_collector_knows_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = frozenset(uuid.uuid4() for _ in range(3))
+    payload = _core.encode(value)
+    held: list[Any] = []
+    while_a_uuid_is_made(monkeypatch, lambda: held.append(gc.get_objects()))
+    decoded = _core.decode(payload)
+    monkeypatch.undo()
+    assert decoded == value
 
 
 def test_a_shared_mutable_container_is_declined() -> None:

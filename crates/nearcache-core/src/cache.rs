@@ -824,6 +824,8 @@ mod ageing;
 #[cfg(test)]
 mod claims;
 #[cfg(test)]
+mod damaged;
+#[cfg(test)]
 mod paused;
 #[cfg(test)]
 mod preparing;

@@ -92,7 +92,7 @@ pub use lock::Wait;
 pub use lock_queue::Waiting;
 pub use named_locks::Turn;
 pub use record::{TAG_DIGITS, TAG_INT};
-pub use shard::{Buffer, Found, Item, Key, Place};
+pub use shard::{BEFORE_ANY_DEADLINE_MS, Buffer, Found, Item, Key, Place};
 pub use stats::Counter;
 pub use store::{NotOurs, Store};
 pub use write::{Added, Incr, Stored};

@@ -31,7 +31,7 @@ use crate::generation::generation;
 use crate::layout::{
     Config, Geometry, LAYOUT_VERSION, LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, MAGIC,
     MIN_SIZE_BYTES, NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, PROCESS_SLOTS, PROCESS_WORDS,
-    PROCESSES, READY, header,
+    PROCESSES, READY, control, header,
 };
 use crate::lock::Locks;
 #[cfg(target_os = "linux")]
@@ -359,6 +359,12 @@ impl Wanted<'_> {
         word(header::TIME_NAMESPACE, kernel.time_namespace);
         word(header::CREATED_MS, crate::clock::now_ms());
         word(header::SEED, random_word()?);
+        // No version of the file before is one of this: a value that was read there must not be
+        // swapped for one here that nobody has seen.
+        let first_version = random_word()?;
+        for shard in 0..geometry.shards {
+            word(geometry.shard_at(shard) + control::VERSION, first_version);
+        }
         word(header::MAX_ITEM, self.config.max_item_bytes.unwrap_or(0));
         word(header::MEAN_ITEM, self.config.mean_item_bytes.unwrap_or(0));
         word(header::SHARDS, geometry.shards as u64);

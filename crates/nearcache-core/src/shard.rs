@@ -27,6 +27,8 @@ use crate::record::{self, HEADER_WORDS, Header};
 pub(crate) const CHAIN: usize = 8;
 /// Times a reader starts again when a record moved under it, then it is a miss.
 const MAX_RETRIES: usize = 8;
+/// The time at which no value is over.
+pub const BEFORE_ANY_DEADLINE_MS: u64 = 0;
 const PAGE_BITS: u32 = 20;
 const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
 pub(crate) const OFFSET_MASK: u64 = (1 << 48) - 1;
@@ -421,17 +423,18 @@ impl<'a, M: Mem> Shard<'a, M> {
                 .is_some_and(|ms| !record::is_over(ms, now_ms))
     }
 
-    /// Takes a key out, without the lock. True if there was a value.
+    /// Takes a key out, without the lock. True if there was a value that was not over.
     ///
     /// A missed delete would be a resurrected value, so when the record keeps
     /// moving every slot that may be the key's is emptied: to delete too much is
-    /// always right in a cache.
+    /// always right in a cache. One that is over goes as well: a `touch` that waits for the
+    /// lock has its time from before, and a clock may be set back.
     pub fn delete(&self, key: Key, now_ms: u64, buffer: &mut Buffer) -> bool {
         for _ in 0..MAX_RETRIES {
-            match self.find(key, now_ms, buffer, Want::Nothing) {
+            match self.find(key, BEFORE_ANY_DEADLINE_MS, buffer, Want::Nothing) {
                 Look::Hit(seen) => {
                     if self.take(seen.slot, seen.word, seen.header.words) {
-                        return true;
+                        return !record::is_over(seen.expires_at_ms, now_ms);
                     }
                 }
                 Look::Expired | Look::Miss => return false,

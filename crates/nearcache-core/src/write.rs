@@ -19,8 +19,8 @@ use crate::layout::{BUCKET_SLOTS, BUCKET_WORDS, RESERVE_PAGES, RESERVE_SHARE, co
 use crate::mem::Mem;
 use crate::record::{self, TAG_INT};
 use crate::shard::{
-    Buffer, CHAIN, Key, Look, OFFSET_MASK, Place, Seen, Shard, Want, page_table_word, ring_of,
-    slot_word,
+    BEFORE_ANY_DEADLINE_MS, Buffer, CHAIN, Key, Look, OFFSET_MASK, Place, Seen, Shard, Want,
+    page_table_word, ring_of, slot_word,
 };
 use crate::stats::PolicyCounter;
 
@@ -147,12 +147,16 @@ impl<M: Mem> Shard<'_, M> {
     /// key for absent, and holds the lock, would store it twice.
     pub fn find_locked(&self, key: Key, buffer: &mut Buffer, want: Want) -> Option<Seen> {
         buffer.starved = false;
-        const BEFORE_ANY_DEADLINE: u64 = 0;
-        match self.find(key, BEFORE_ANY_DEADLINE, buffer, want) {
-            Look::Hit(seen) => Some(seen),
-            _ if buffer.starved => handle_alloc_error(Layout::new::<Seen>()),
-            _ => None,
+        for _ in 0..CHAIN * BUCKET_SLOTS {
+            match self.find(key, BEFORE_ANY_DEADLINE_MS, buffer, want) {
+                Look::Hit(seen) => return Some(seen),
+                _ if buffer.starved => handle_alloc_error(Layout::new::<Seen>()),
+                // Its slot is empty now. It may have been another key's, and this one behind it.
+                Look::Damaged => {}
+                _ => break,
+            }
         }
+        None
     }
 
     /// Stores a draft, whatever is there now.

@@ -52,6 +52,28 @@ fn add_sees_an_expired_key_as_free() {
     assert!(cache.check(WAIT).is_empty());
 }
 
+/// A touch has its time from before it waited for the lock.
+#[test]
+fn what_was_deleted_when_it_was_over_is_not_touched_back_to_life() {
+    let cache = small();
+    let key = cache.key(b"k");
+    set(&cache, b"k", b"v", NOW + 10);
+    assert!(!cache.delete(key, NOW + 10));
+    assert!(!cache.touch(key, 0, NOW + 9, WAIT).unwrap());
+    assert_eq!(get(&cache, b"k", NOW + 10), None);
+}
+
+#[test]
+fn what_was_deleted_when_it_was_over_is_not_replaced_by_its_version() {
+    let cache = small();
+    let key = cache.key(b"k");
+    set(&cache, b"k", b"v", NOW + 10);
+    let version = cache.get(key, NOW, &mut Buffer::default()).unwrap().version;
+    assert!(!cache.delete(key, NOW + 10));
+    assert!(!cache.cas(key, 0x80, b"new", version, 0, NOW + 9, WAIT).unwrap());
+    assert_eq!(get(&cache, b"k", NOW + 10), None);
+}
+
 #[test]
 fn a_delete_says_whether_there_was_a_value() {
     let cache = small();

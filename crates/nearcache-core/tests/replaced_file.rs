@@ -148,6 +148,24 @@ fn a_replaced_file_that_still_has_the_name_is_left_by_all() {
     }
 }
 
+/// Who has read a value for seconds and then swaps it may find another file.
+#[test]
+fn a_version_of_one_file_is_none_of_the_next() {
+    let base = Base::new();
+    let version = |store: &Store| {
+        let (cache, mut buffer) = (cache(store, base.now_ms), Buffer::default());
+        cache.get(cache.key(b"k"), base.now_ms, &mut buffer).unwrap().version
+    };
+    let versions = [(); 2].map(|()| {
+        let store = base.open();
+        assert!(set(&store, b"v", base.now_ms));
+        let version = version(&store);
+        base.remove_all();
+        version
+    });
+    assert_ne!(versions[0], versions[1]);
+}
+
 #[test]
 fn a_file_under_the_name_that_is_no_cache_makes_nobody_leave() {
     let base = Base::new();

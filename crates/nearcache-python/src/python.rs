@@ -1,11 +1,11 @@
 //! Python objects this module needs by name, looked up once per process.
 
 use nearcache_core::Error;
-use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::exceptions::{PyArithmeticError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyType};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyType};
 use pyo3::{IntoPyObjectExt, intern};
 
 /// The exact types, beyond the built-in ones, that `exact` writes.
@@ -77,8 +77,9 @@ impl Types {
         if !safety.is(&self.uuid_unknown) {
             return None;
         }
-        let int: u128 = uuid.getattr(intern!(py, "int")).ok()?.extract().ok()?;
-        Some(int.to_be_bytes())
+        // Whatever can be compared makes a UUID; only of an int no Python code gives the number.
+        let int = uuid.getattr(intern!(py, "int")).ok()?.cast_into_exact::<PyInt>().ok()?;
+        Some(int.extract::<u128>().ok()?.to_be_bytes())
     }
 
     pub fn uuid_from<'py>(&self, py: Python<'py>, bytes: [u8; 16]) -> Option<Bound<'py, PyAny>> {
@@ -155,13 +156,20 @@ pub fn or_set<T>(py: Python<'_>, result: PyResult<T>) -> Option<T> {
     result.map_err(|error| error.restore(py)).ok()
 }
 
-/// The MemoryError that is set, if there is one; any other error that is set is forgotten.
+/// The error that is set, if bad bytes or a bad text cannot be its cause: MemoryError, or what a
+/// signal's handler raised while Python code ran. Any other error that is set is forgotten.
 #[cold]
-pub fn want_of_memory(py: Python<'_>) -> PyResult<()> {
+pub fn unless_bad_data(py: Python<'_>) -> PyResult<()> {
     match PyErr::take(py) {
-        Some(error) if error.is_instance_of::<PyMemoryError>(py) => Err(error),
+        Some(error) if !is_of_bad_data(py, &error) => Err(error),
         _ => Ok(()),
     }
+}
+
+fn is_of_bad_data(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyValueError>(py)
+        || error.is_instance_of::<PyTypeError>(py)
+        || error.is_instance_of::<PyArithmeticError>(py)
 }
 
 /// Two's complement, little endian.

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nearcache_core::{
-    Config, Found, Incr, Item, LockTableError, TIMEOUT_STILL, Wait, boot_ms, glob_match,
+    BEFORE_ANY_DEADLINE_MS, Config, Found, Incr, Item, LockTableError, TIMEOUT_STILL, Wait,
+    boot_ms, glob_match,
 };
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict};
@@ -446,9 +447,11 @@ fn matches(key: &[u8], prefix: &[u8], glob: Option<&[u8]>) -> bool {
 fn clear_matching(now: Now<'_>, prefix: &[u8], glob: Option<&[u8]>) -> u64 {
     let (mut cursor, mut deleted) = (0, 0);
     loop {
-        // Collected first: the scan's items are borrowed from the store.
+        // Collected first: the scan's items are borrowed from the store. What is over goes as
+        // well, though it does not count: see `Shard::delete`.
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        cursor = now.cache.scan(cursor, SCAN_ITEMS, now.now_ms, &mut |item: Item<'_>| {
+        let every = BEFORE_ANY_DEADLINE_MS;
+        cursor = now.cache.scan(cursor, SCAN_ITEMS, every, &mut |item: Item<'_>| {
             if matches(item.key, prefix, glob) {
                 keys.push(item.key.to_vec());
             }

@@ -110,7 +110,7 @@ fn write_utf8(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
                 python::append(out, utf8.cast_unchecked::<PyBytes>().as_bytes())?;
                 Ok(true)
             }
-            None => python::want_of_memory(py).map(|()| false),
+            None => python::unless_bad_data(py).map(|()| false),
         }
     }
 }
@@ -123,7 +123,8 @@ pub enum Read<'py> {
     Undecodable,
 }
 
-/// The value of a payload. Raises MemoryError. Pickles run code: `payload` must not be a buffer that others use.
+/// The value of a payload. Raises MemoryError, and what a signal's handler raises meanwhile.
+/// Pickles run code: `payload` must not be a buffer that others use.
 #[inline]
 pub fn read<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Read<'py>> {
     let value = match tag {
@@ -136,7 +137,7 @@ pub fn read<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Read<'py>
     };
     match value {
         Some(value) => Ok(Read::Value(Decoded { value, keep: Keep::Itself })),
-        None => python::want_of_memory(py).map(|()| Read::Undecodable),
+        None => python::unless_bad_data(py).map(|()| Read::Undecodable),
     }
 }
 

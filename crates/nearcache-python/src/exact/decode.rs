@@ -5,6 +5,8 @@
 //!   input. Every item needs a byte, so true input never runs out; a lie cannot make us
 //!   allocate more than a few times the input.
 //! - **D3** nesting stops at `MAX_DEPTH`.
+//! - **D4** what Python code must not see half made is out of the collector's sight: `UUID` is a
+//!   Python class, and whatever runs meanwhile may ask the collector for all objects.
 
 use std::ffi::c_int;
 
@@ -31,7 +33,8 @@ pub struct Decoded<'py> {
     pub keep: Keep,
 }
 
-/// The value, or `None` if the bytes are not one. Raises MemoryError.
+/// The value, or `None` if the bytes are not one. Raises MemoryError, and what a signal's handler
+/// raises meanwhile.
 pub fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Option<Decoded<'py>>> {
     let mut decoder = Decoder {
         py,
@@ -51,7 +54,7 @@ pub fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Option<Decoded<'py
             };
             Ok(Some(Decoded { value, keep }))
         }
-        _ => python::want_of_memory(py).map(|()| None),
+        _ => python::unless_bad_data(py).map(|()| None),
     }
 }
 
@@ -254,29 +257,34 @@ impl<'py> Decoder<'_, 'py> {
     fn list(&mut self, len: usize, depth: u32) -> Object<'py> {
         self.enter(len, depth)?;
         self.mutables += 1;
-        let list = self.new_list(len)?;
+        let list = hidden(self.new_list(len)?);
         for at in 0..len {
             let item = self.value(depth + 1)?;
             // SAFETY: `at` is below the length, the place is empty, the list is ours.
             unsafe { ffi::PyList_SET_ITEM(list.as_ptr(), at as isize, item.into_ptr()) };
         }
-        Some(list)
+        Some(shown(list))
     }
 
     fn tuple(&mut self, len: usize, depth: u32) -> Object<'py> {
         self.enter(len, depth)?;
         let tuple = self.new_tuple(len)?;
+        if len == 0 {
+            return Some(tuple); // the one empty tuple, which the collector never has
+        }
+        let tuple = hidden(tuple);
         for at in 0..len {
             let item = self.value(depth + 1)?;
             // SAFETY: `at` is below the length, the place is empty, the tuple is ours.
             unsafe { ffi::PyTuple_SET_ITEM(tuple.as_ptr(), at as isize, item.into_ptr()) };
         }
-        Some(tuple)
+        Some(shown(tuple))
     }
 
     fn fill_set(&mut self, set: Bound<'py, PyAny>, depth: u32) -> Object<'py> {
         let len = self.reader.varint()?;
         self.enter(len, depth)?;
+        let set = hidden(set);
         for _ in 0..len {
             let item = self.value(depth + 1)?;
             // SAFETY: two live objects; the set is ours. Unhashable items fail here.
@@ -284,7 +292,7 @@ impl<'py> Decoder<'_, 'py> {
                 return None;
             }
         }
-        Some(set)
+        Some(shown(set))
     }
 
     fn float_run(&mut self, is_list: bool) -> Object<'py> {
@@ -481,6 +489,22 @@ impl<'py> Decoder<'_, 'py> {
         self.budget = self.budget.checked_sub(items)?;
         Some(())
     }
+}
+
+/// Takes a container that is being filled out of the collector's sight (D4).
+#[inline]
+fn hidden(container: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
+    // SAFETY: attached; a new list, tuple or set, which goes away as well hidden as shown.
+    unsafe { ffi::PyObject_GC_UnTrack(container.as_ptr().cast()) };
+    container
+}
+
+/// The same, filled: the collector has it again.
+#[inline]
+fn shown(container: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
+    // SAFETY: attached; `hidden` took it out, and nobody else has it.
+    unsafe { ffi::PyObject_GC_Track(container.as_ptr().cast()) };
+    container
 }
 
 fn none() -> *mut ffi::PyObject {
