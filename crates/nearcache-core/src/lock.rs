@@ -108,15 +108,47 @@ pub(crate) mod robust {
 
     /// How often a mutex is tried where libc cannot wait for it by a clock that is never set.
     const ASK_EVERY: Duration = Duration::from_micros(100);
+    /// The words by which both libcs link a mutex to the others that its thread holds.
+    const LINKS: [usize; 2] = [3, 4];
 
-    struct Guard(*mut pthread_mutex_t);
+    /// A mutex that this thread has. Libc unlinks it by the two pointers that are in it, and would
+    /// write wherever they lead; others can write there too, so what libc left there is kept here.
+    struct Guard {
+        mutex: *mut pthread_mutex_t,
+        links: [u64; 2],
+    }
+
+    impl Guard {
+        /// # Safety
+        ///
+        /// This thread took the mutex just now, and it is mapped for ever.
+        unsafe fn of(mutex: *mut pthread_mutex_t) -> Self {
+            // SAFETY: the caller's promise.
+            let links = LINKS.map(|at| unsafe { link(mutex, at) }.load(Relaxed));
+            Self { mutex, links }
+        }
+    }
 
     impl Drop for Guard {
         fn drop(&mut self) {
-            // SAFETY: made in `with` right after this thread took the mutex.
-            let status = unsafe { libc::pthread_mutex_unlock(self.0) };
+            // SAFETY: `of` was promised that this thread has the mutex, and that it is mapped.
+            let status = unsafe {
+                for (at, value) in LINKS.into_iter().zip(self.links) {
+                    link(self.mutex, at).store(value, Relaxed);
+                }
+                libc::pthread_mutex_unlock(self.mutex)
+            };
             debug_assert_eq!(status, 0);
         }
+    }
+
+    /// # Safety
+    ///
+    /// The mutex is mapped for as long as the word is used.
+    unsafe fn link<'a>(mutex: *mut pthread_mutex_t, at: usize) -> &'a AtomicU64 {
+        // SAFETY: within the 128 bytes that a mutex has in the file, and aligned as it is; others
+        // access it by whole words.
+        unsafe { AtomicU64::from_ptr(mutex.cast::<u64>().add(at)) }
     }
 
     /// Runs `work` while holding the mutex at `at`, which [`initialise`] made.
@@ -125,8 +157,7 @@ pub(crate) mod robust {
         // SAFETY: `Locks::Robust` is only made of places that `region.rs` has
         // initialised, in a mapping that is never undone. A damaged mutex may
         // answer nonsense, but every wait is bounded.
-        let inherited = unsafe { lock(mutex, wait) }?;
-        let _guard = Guard(mutex);
+        let (inherited, _guard) = unsafe { (lock(mutex, wait)?, Guard::of(mutex)) };
         Ok(work(inherited))
     }
 
@@ -288,6 +319,27 @@ pub(crate) mod robust {
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn what_others_write_into_a_held_mutex_leads_libc_nowhere() {
+            let mut words = [0_u64; 16];
+            let mut elsewhere = [0_u64; 16];
+            let at = words.as_mut_ptr().cast::<u8>();
+            let [start, middle] = [0, 8].map(|word| (&raw mut elsewhere[word]) as u64);
+            // SAFETY: aligned, large enough, and it outlives its users. The words are written as
+            // another process that has the file mapped could.
+            unsafe {
+                initialise(at);
+                let write = |_| {
+                    for (word, value) in LINKS.into_iter().zip([middle, start]) {
+                        link(at.cast(), word).store(value, Relaxed);
+                    }
+                };
+                with(at, Wait::Try, write).unwrap();
+            }
+            assert_eq!(elsewhere, [0; 16]);
+            assert_eq!(with(at, Wait::Try, |inherited| inherited), Ok(Inherited::Clean));
+        }
 
         #[test]
         fn without_clocklock_a_wait_has_an_end_as_well() {
