@@ -132,16 +132,19 @@ class Configured(StampedeProof):
     def counters(self) -> Counters:
         return once((type(self), "counters", self.options.location), Counters)
 
-    def _make_room(self, raw_key: bytes) -> None:
+    def _room_for(self, raw_key: bytes) -> Flow[None]:
         """Django's MAX_ENTRIES, for who asked for it; memory is bounded by the engine anyway."""
-        engine = self.engine
-        items = len(engine)
-        if items < self._max_entries or engine.contains(raw_key):
+        if not self.bounded:
+            return
+        items = yield ask("__len__")
+        if items < self._max_entries or (yield ask("contains", raw_key)):
             return
         if self._cull_frequency == 0:
-            engine.clear()
+            yield ask("clear")
         else:
-            engine.cull(items // self._cull_frequency)
+            yield ask("cull", items // self._cull_frequency)
+
+    _make_room, _amake_room = twins(_room_for)
 
 
 class EngineCache(Configured):

@@ -183,7 +183,7 @@ class Bench:
 
 def _digest(text: str) -> str:
     # Keyed by the site: the key is the same in all its workers, and no other site's.
-    return salted_hmac("nearcache.web.key", text).hexdigest()[:16]
+    return salted_hmac("nearcache.web.key", text, algorithm="sha256").hexdigest()[:16]
 
 
 _benches: dict[str, Bench] = {}

@@ -136,4 +136,4 @@ def _own_root() -> Path:
 
 def _digest(text: str) -> str:
     # Keyed: settings of caches may hold passwords, and names of directories are no secret.
-    return salted_hmac("nearcache.web", text).hexdigest()[:12]
+    return salted_hmac("nearcache.web", text, algorithm="sha256").hexdigest()[:12]
