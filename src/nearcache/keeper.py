@@ -127,9 +127,11 @@ class Keeper:
             self._see_to(kept.renew_at_s)
 
     def _lost(self, reference: weakref.ref[Any]) -> None:
-        undo = self._kept.pop(reference, None)
+        # Taken off last: what an interrupt leaves here dead, the thread finds.
+        undo = self._kept.get(reference)
         if undo is not None and self._process == generation():
             self.later(undo, UNDO_S)
+        self._kept.pop(reference, None)
 
     # -- the thread --------------------------------------------------------------------------
 
