@@ -45,6 +45,8 @@ RETRY_S = (0.05, 1.0)
 """The shortest and the longest pause before a store that did not answer is asked again."""
 LINGER_S = 0.25
 """So long an idle thread waits for something to do; shorter than what is renewed lives."""
+LOOK_S = 5.0
+"""So often the thread looks for what an interrupt, in the middle of an undo, left dead."""
 UNDO_S = 60.0
 """So long it is tried to undo what was lost."""
 
@@ -183,7 +185,7 @@ class Keeper:
             left_s = next_at_s - time.monotonic()
             if left_s <= 0:
                 return True
-            self._bell.acquire(timeout=min(left_s, threading.TIMEOUT_MAX))
+            self._bell.acquire(timeout=min(left_s, LOOK_S))
 
     def _next_at_s(self) -> float:
         # No name here may outlive the call: it would keep a lease alive that nobody holds.

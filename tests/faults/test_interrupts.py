@@ -104,8 +104,11 @@ threads = [threading.Thread(target=beside, args=(seed + n,)) for n in (1, 2, 3)]
 for thread in threads:
     thread.start()
 for _ in range(rounds):
-    interrupted(cache, chance)
-left = 0
+    try:
+        interrupted(cache, chance)
+    except (Late, Stop):  # in its last except clause
+        pass
+    left = 0
 signal.setitimer(signal.ITIMER_REAL, 0)
 over.set()
 for thread in threads:

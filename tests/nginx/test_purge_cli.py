@@ -518,7 +518,8 @@ def test_keys_of_any_bytes_are_proven(
         proofs = told(result, 0)["proofs"]
         assert isinstance(proofs, list)
         assert {(each["verdict"], each["cache"]) for each in proofs} == {("new", "EXPIRED")}
-        shutil.rmtree(nginx.cache)
+        while nginx.cache.exists():  # nginx may still store the answer to the proof
+            shutil.rmtree(nginx.cache, ignore_errors=True)
 
 
 def fill_raw(nginx: Nginx, path: str) -> None:

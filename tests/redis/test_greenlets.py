@@ -60,7 +60,8 @@ def test_a_crowd_gets_its_own_replies_over_one_connection(server: Server) -> Non
         gevent.joinall(greenlets, raise_error=True)
         stats = line.stats()
         assert stats["connects"] == 1
-        assert stats["rounds"] < 1000, stats
+        # At least two share a round; how many more depends on how soon the server answers.
+        assert stats["rounds"] < 5000, stats
         """,
     )
 
