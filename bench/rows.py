@@ -14,7 +14,8 @@ from bench.measure import Comparison, Work, compare
 from bench.peers import FLOATS, SMALL, shared_memory
 
 MANY_KEYS = 1_000_000
-# A process that may become another user's asks in its first 10 s at each call whose it is.
+# Longer than YOUNG_MS of crates/nearcache-core/src/store.rs: until then a process that may become
+# another user's (root's) asks at each call whose it is, which is not what a site pays later.
 YOUNG_S = 10.5
 
 

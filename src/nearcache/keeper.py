@@ -7,8 +7,9 @@ did not hear it: it is tried again until its time is over.
 
 There is one keeper for each server, so that one that does not answer delays its own locks only.
 Its daemon thread (under gevent a greenlet) ends when it was not needed for ``LINGER_S``, as
-to start a thread takes longer than to take a lock and release it. If the system gives no
-thread, whoever adds something next tries again.
+to start a thread takes longer than to take a lock and release it. While something is kept it
+looks every ``LOOK_S`` for what an interrupted undo left behind. If the system gives no thread,
+whoever adds something next tries again.
 
 Those who add may be interrupted at any instruction, by a signal handler that raises or by
 ``greenlet.kill``. So there is no lock here that could stay held, only dicts and lists with
@@ -46,7 +47,7 @@ RETRY_S = (0.05, 1.0)
 LINGER_S = 0.25
 """So long an idle thread waits for something to do; shorter than what is renewed lives."""
 LOOK_S = 5.0
-"""So often the thread looks for what an interrupt, in the middle of an undo, left dead."""
+"""The longest sleep while something is kept: an interrupt may have cut an undo short."""
 UNDO_S = 60.0
 """So long it is tried to undo what was lost."""
 
