@@ -6,8 +6,10 @@ import contextlib
 import json
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
+import django
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -16,11 +18,11 @@ from hypothesis import strategies as st
 from nearcache.cli import main
 from nearcache.errors import NginxError
 from nearcache.nginx.conf.configuration import Version, read_configuration
-from nearcache.nginx.lint import NAMES, Examined, lint
+from nearcache.nginx.lint import NAMES, Examined, Finding, lint
 from nearcache.nginx.lint.model import Directory
-from nearcache.nginx.lint.survey import measure
+from nearcache.nginx.lint.survey import installed_django, measure
 from tests.needs import need
-from tests.nginx.conftest import Answer, Nginx, StartNginx, Upstream
+from tests.nginx.conftest import Answer, Nginx, StartNginx, Upstream, every_nginx
 
 LOG = "'$upstream_cache_status $upstream_response_time $request_time'"
 GOOD = f"""
@@ -49,6 +51,8 @@ http {{
         # more
     }}
     # outer
+    map $http_user_agent $device {{ default desktop; ~Mobi phone; }}
+    map $request_method $zone {{ default z; PURGE off; POST ""; }}
 }}
 """
 KEY = "proxy_cache_key $scheme://$host$request_uri;"
@@ -76,6 +80,15 @@ CASES: list[tuple[str, str, str, Version, bool]] = [
     ("unkeyed-arguments", KEY, 'proxy_cache_key "$scheme$host$uri";', OLD, True),
     ("unkeyed-arguments", KEY, 'proxy_cache_key "$scheme$host$uri $arg_q";', OLD, True),
     ("unkeyed-arguments", KEY, 'proxy_cache_key "$scheme$host $clean $uri";', OLD, True),
+    ("unkeyed-header", "Host $host;",
+     "Host $host; proxy_set_header X-Forwarded-Host $http_x_forwarded_host;", OLD, True),
+    ("unkeyed-header", "Host $host;",
+     "Host $host; proxy_set_header X-Device $http_x_device;", OLD, True),
+    ("unkeyed-header", "Host $host;",
+     "Host $host; proxy_set_header Accept-Language $cookie_lang;", OLD, True),
+    ("unkeyed-header", "# more",
+     ("location /u { uwsgi_pass 127.0.0.1:9; uwsgi_cache u; uwsgi_cache_key $host$request_uri; "
+     "uwsgi_param HTTP_X_FORWARDED_PROTO $http_x_forwarded_proto; }"), OLD, False),
     ("split-arguments", ":9;\n            proxy_set", ":9$uri;\n            proxy_set", OLD, True),
     ("decoded-path", KEY, "proxy_cache_key $scheme$host$uri$is_args$args;", OLD, True),
     ("methods", "proxy_cache z;", "proxy_cache z; proxy_cache_methods GET POST;", OLD, True),
@@ -83,6 +96,12 @@ CASES: list[tuple[str, str, str, Version, bool]] = [
     ("slice", "proxy_cache z;", "proxy_cache z; slice 1m;", OLD, True),
     ("zone-unused", "# outer", MORE.format("y"), OLD, True),
     ("zone-unknown", "proxy_cache z;", "proxy_cache zz;", OLD, False),
+    ("zone-unknown", "# more",
+     "location /u { uwsgi_pass 127.0.0.1:9; uwsgi_cache z; uwsgi_cache_key $uri; }", OLD, False),
+    ("zone-twice", "# outer", MORE.format("y").replace("=y", "=z"), OLD, False),
+    ("zone-twice", "# outer", "limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s;", OLD,
+     False),
+    ("zone-twice", "# outer", "upstream app { zone z 64k; server 127.0.0.1:9; }", OLD, False),
     ("inactive", "inactive=1h", "inactive=10m", OLD, True),
     ("inactive", " inactive=1h", "", OLD, True),
     ("inactive-default", "inactive=1h max_size=1g;\n", "max_size=1g;\n#", OLD, True),
@@ -170,7 +189,7 @@ def test_a_rule_finds_what_it_is_about(
 
 
 def test_every_rule_has_an_example_here() -> None:
-    elsewhere = {"temp-path"}
+    elsewhere = {"temp-path", "empty-header"}
     assert {case[0] for case in CASES} | elsewhere == set(NAMES)
 
 
@@ -185,6 +204,21 @@ def test_every_rule_has_an_example_here() -> None:
         ("Host $host;", 'Host $host; proxy_set_header Cookie "";'),
         ("location / {", "if ($request_method = POST) { return 405; } location / {"),
         ("proxy_pass http://127.0.0.1:9;", "proxy_pass http://app_$cookie_color;"),
+        # headers that are in the key, that are set to one thing, or that no answer is made by
+        (f"Host $host;\n            proxy_cache z;\n            {KEY}",
+         ("Host $host; proxy_cache z; proxy_set_header X-Device $device; "
+         'proxy_cache_key "$scheme://$host$request_uri $device";')),
+        (f"Host $host;\n            proxy_cache z;\n            {KEY}",
+         ("Host $host; proxy_cache z; proxy_set_header X-Device $device; set $cl_key "
+         '"$scheme://$host$request_uri $http_user_agent"; proxy_cache_key $cl_key;')),
+        ("Host $host;", ("Host $host; proxy_set_header X-Forwarded-Host $host; proxy_set_header "
+         "X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Real-IP $http_x_real_ip; "
+         "proxy_set_header Upgrade $http_upgrade; proxy_set_header X-Forwarded-Proto $scheme; "
+         "proxy_set_header X-Request-ID $http_x_request_id; proxy_set_header X-Query $arg_q;")),
+        ("Host $host;", ("Host $host; proxy_set_header Accept-Language $http_accept_language; "
+         "proxy_set_header User-Agent $http_user_agent; proxy_set_header Cookie $http_cookie;")),
+        ("Host $host;", "Host $host; proxy_set_header X-User $cookie_sessionid;"),
+        ("proxy_cache z;", "proxy_cache $zone;"),
     ],
 )  # fmt: skip
 def test_what_only_looks_like_it_is_not_found(old: str, new: str, tmp_path: Path) -> None:
@@ -362,6 +396,96 @@ def test_mistakes_in_names_are_told(tmp_path: Path) -> None:
     assert run(str(tmp_path / "missing")).exit_code == 2
 
 
+def told(rule: str, text: str, **beside: object) -> list[Finding]:
+    findings = lint(Examined(read_configuration(text, version=OLD), **beside))
+    return [finding for finding in findings if finding.rule == rule]
+
+
+@pytest.mark.parametrize(
+    ("value", "made_of"),
+    [
+        ("$device", "$http_user_agent"),
+        ("$http_x_forwarded_proto", "$http_x_forwarded_proto"),
+        ("$lang", "$cookie_lang"),
+        ("$inside", "$inside"),
+        ("$half", "$half"),
+        ("$user", "$user"),
+        ("$ssl_client_s_dn", "$ssl_client_s_dn"),
+    ],
+)
+def test_a_header_that_is_not_in_the_key_is_told_by_what_it_is_made_of(
+    value: str, made_of: str
+) -> None:
+    text = GOOD.replace(
+        "# outer",
+        """
+        geo $inside { default 0; 10.0.0.0/8 1; }
+        split_clients $remote_addr $half { 50% a; * b; }""",
+    ).replace(
+        "Host $host;",
+        f"Host $host; set $lang en; if ($cookie_lang) {{ set $lang $cookie_lang; }} "
+        f"auth_request /auth; auth_request_set $user $upstream_http_x_user; "
+        f"proxy_set_header X-Of-Mine {value};",
+    )
+    (finding,) = told("unkeyed-header", text)
+    assert f"x-of-mine from {made_of}, and" in finding.why
+    assert finding.fix == f'proxy_cache_key "$scheme://$host$request_uri {value}";'
+    assert told("unkeyed-header", text.replace(KEY, finding.fix)) == []
+
+
+def test_a_map_that_names_a_zone_there_is_not_is_found() -> None:
+    text = GOOD.replace("PURGE off", "PURGE other").replace("proxy_cache z;", "proxy_cache $zone;")
+    (finding,) = told("zone-unknown", text)
+    assert "there is no zone other of proxy_cache_path (there is z)" in finding.why
+    assert told("zone-unused", text.replace("# outer", MORE.format("y"))) != []
+    unknown = text.replace("PURGE other", "~(?<named>.*) $named").replace(
+        "# outer", MORE.format("y")
+    )
+    assert told("zone-unused", unknown) + told("zone-unknown", unknown) == []
+
+
+def test_what_a_location_by_variable_keeps_is_that_of_the_zone() -> None:
+    text = GOOD.replace("proxy_cache z;", "proxy_cache $zone;")
+    assert found(text.replace("inactive=1h", "inactive=10m")) == ["inactive"]
+
+
+SEEN = Directory(files=9, size_bytes=9, complete=True, device=1, varies_by=("cookie", "x-team"))
+
+
+def test_a_header_that_stored_responses_vary_by_is_told_where_it_may_come_empty() -> None:
+    seen = {"directories": {"/tmp/nearcache-lint/z": SEEN}}
+    (finding,) = told("empty-header", GOOD, **seen)
+    assert "vary by x-team: who sends it empty" in finding.why
+    assert (finding.severity, finding.fix) == ("note", "proxy_set_header X-Team $http_x_team;")
+    for line in (finding.fix, "proxy_ignore_headers Vary;"):
+        mended = GOOD.replace("Host $host;", f"Host $host; {line}")
+        assert told("empty-header", mended, **seen) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "is_flawed"),
+    [((4, 2, 30), True), ((5, 2, 18), True), ((5, 2, 19), False), ((6, 0, 9), True),
+     ((6, 0, 10), False), ((6, 1, 2), True), ((6, 1, 3), False), ((6, 2, 0), False),
+     (None, False)],
+)  # fmt: skip
+def test_the_flaw_of_the_installed_django_is_told(version: Version | None, is_flawed: bool) -> None:
+    findings = told("empty-header", GOOD, django=version)
+    assert [each.severity for each in findings] == ["note"] * is_flawed
+    seen = {"directories": {"/tmp/nearcache-lint/z": SEEN}}
+    (varied,) = told("empty-header", GOOD, django=version, **seen)
+    assert varied.severity == ("warning" if is_flawed else "note")
+    assert ("vary by cookie, x-team:" in varied.why) == is_flawed
+    if is_flawed:
+        number = ".".join(map(str, version or ()))
+        assert f"Django {number}, which is installed here, has CVE-2026-113593" in findings[0].why
+    quiet = GOOD.replace("Host $host;", "Host $host; proxy_pass_request_headers off;")
+    assert told("empty-header", quiet, django=version) == []
+
+
+def test_the_django_that_is_installed_is_looked_at() -> None:
+    assert installed_django() == django.VERSION[:3]
+
+
 def started(start_nginx: StartNginx, upstream: Upstream, lines: str) -> Nginx:
     return start_nginx(
         http="proxy_cache_path {cache} levels=1:2 keys_zone=z:1m inactive=1h;",
@@ -406,6 +530,69 @@ def test_set_args_is_forwarded_and_keyed(start_nginx: StartNginx, upstream: Upst
     )
     assert nginx.fill("/a?utm=1&q=2").body == b"/a?q=2"
     assert nginx.get("/a?q=2&x=3").cache == "HIT"
+
+
+def by_device(path: str, headers: Mapping[str, str]) -> Answer:
+    said = headers.get("X-Device", "none")
+    return Answer(said.encode(), headers={"Vary": "X-Device"})
+
+
+def test_what_unkeyed_header_says_happens_and_no_vary_helps(
+    start_nginx: StartNginx, upstream: Upstream
+) -> None:
+    upstream.script = by_device
+    nginx = started(start_nginx, upstream, "proxy_set_header X-Device $cookie_device;")
+    assert nginx.fill("/", {"Cookie": "device=phone"}).body == b"phone"
+    assert nginx.get("/", {"Cookie": "device=desktop"}).body == b"phone"
+
+
+def test_what_unkeyed_header_says_to_paste_helps(
+    start_nginx: StartNginx, upstream: Upstream
+) -> None:
+    upstream.script = by_device
+    nginx = started(
+        start_nginx, upstream, "proxy_set_header X-Device $cookie_device; "
+        'proxy_cache_key "$scheme://$host$request_uri $cookie_device";'
+    )  # fmt: skip
+    for device in ("phone", "desktop"):
+        assert nginx.fill("/", {"Cookie": f"device={device}"}).body == device.encode()
+
+
+@every_nginx
+def test_what_empty_header_says_happens_and_its_fix_helps(
+    start_nginx: StartNginx, upstream: Upstream
+) -> None:
+    upstream.script = by_device
+    nginx = started(start_nginx, upstream, "")
+    assert nginx.fill("/").body == b"none"
+    assert nginx.get("/", {"X-Device": ""}).body == b"none"
+    assert nginx.fill("/other", {"X-Device": ""}).body == b""
+    assert nginx.get("/other").body == b""
+    assert measure(str(nginx.cache)).varies_by == ("x-device",)
+    mended = started(start_nginx, upstream, "proxy_set_header X-Device $http_x_device;")
+    assert mended.fill("/", {"X-Device": ""}).body == mended.fill("/").body == b"none"
+    assert mended.fill("/", {"X-Device": "phone"}).body == b"phone"
+
+
+def test_what_zone_unknown_says_of_a_variable_happens(
+    start_nginx: StartNginx, upstream: Upstream
+) -> None:
+    nginx = start_nginx(
+        http="""proxy_cache_path {cache} keys_zone=z:1m;
+            map $request_uri $zone { default z; /off off; /lost lost; }""",
+        server=f"location / {{ proxy_pass http://127.0.0.1:{upstream.port}; proxy_cache $zone; }}",
+    )
+    assert [nginx.get(path).status for path in ("/", "/off", "/lost")] == [200, 200, 500]
+    assert upstream.asked == ["/", "/off"]
+
+
+@pytest.mark.parametrize("text", [new for rule, _, new, _, _ in CASES if rule == "zone-twice"])
+def test_what_zone_twice_says_happens(text: str, tmp_path: Path) -> None:
+    done = nginx_takes(GOOD.replace("# outer", text), tmp_path)
+    assert done.returncode == 1
+    assert re.search(
+        "duplicate zone|conflicts with already declared|already declared|already bound", done.stderr
+    )
 
 
 PIECES = re.findall(r"\s+|[;{}]|[^\s;{}]+", GOOD)

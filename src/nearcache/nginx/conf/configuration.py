@@ -18,7 +18,15 @@ from pathlib import Path
 
 from nearcache.errors import NginxError
 from nearcache.nginx.conf.directives import Directive, Tree, parse_tree, read_tree
-from nearcache.nginx.conf.locations import KINDS, Kind, Location, Server, Valid, locations_of
+from nearcache.nginx.conf.locations import (
+    DEEPEST_TEXT,
+    KINDS,
+    Kind,
+    Location,
+    Server,
+    Valid,
+    locations_of,
+)
 from nearcache.nginx.ondisk.keys import parse_levels
 from nearcache.nginx.units import parse_size, parse_time
 
@@ -115,8 +123,37 @@ class Configuration:
 
     def cache_of(self, location: Location) -> CachePath | None:
         """Where a location caches; None if it does not, or if variables decide."""
-        zones = {cache.zone: cache for cache in self.caches}
-        return zones.get(location.zone or "")
+        zones = {(str(cache.kind), cache.zone): cache for cache in self.caches}
+        return zones.get((location.protocol or "", location.zone or ""))
+
+    def values_of(self, text: str) -> frozenset[str] | None:
+        """All that a text can stand for; None where only a request tells."""
+        return self._values_of(text, DEEPEST_TEXT)
+
+    def _values_of(self, text: str, left: int) -> frozenset[str] | None:
+        found = _VARIABLE.search(text)
+        if found is None:
+            return frozenset({text})
+        pieces = self.said_for(found[1] or found[2])
+        if not pieces or not left:
+            return None
+        values = [
+            self._values_of(text[: found.start()] + piece + text[found.end() :], left - 1)
+            for piece in pieces
+        ]
+        known = [value for value in values if value is not None]
+        return frozenset().union(*known) if len(known) == len(values) else None
+
+    def said_for(self, name: str) -> set[str]:
+        """What maps and ``set`` give a variable, as written; an empty text where none does."""
+        found = {directive.args[0] for directive in self.setters.get(name, ())}
+        if found:
+            found.add("")  # where none of them ran
+        for made in self.maps:
+            if made.variable == name:
+                patterns = {pattern for pattern, _ in made.entries}
+                found |= {value for _, value in made.entries} | ({"default"} - patterns and {""})
+        return found
 
     def variables_in(self, text: str) -> set[str]:
         """The variables a text depends on, those inside of maps too; without $."""
@@ -126,10 +163,11 @@ class Configuration:
             name = left.pop()
             if name not in found:
                 found.add(name)
-                left |= self._behind(name)
+                left |= self.behind(name)
         return found
 
-    def _behind(self, name: str) -> set[str]:
+    def behind(self, name: str) -> set[str]:
+        """The variables that decide the value of this one, at once; without $."""
         below = set[str]()
         for made in self.maps:
             if made.variable == name:

@@ -5,8 +5,9 @@
     model.py      rules, what they look at, findings
     registry.py   every rule, one line each
     inputs.py     what goes to the application and what is in the key
-    keys.py zones.py freshness.py privacy.py headers.py advisories.py syntax.py   the rules
-    survey.py     what is beside the configuration: directories, file systems
+    keys.py sent_headers.py zones.py freshness.py privacy.py headers.py advisories.py syntax.py
+                  the rules
+    survey.py     what is beside the configuration: directories, file systems, Django
     silence.py    comments that silence a finding
     gixy.py       a second opinion, if it is installed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nearcache.nginx.conf.configuration import variables
+from nearcache.nginx.conf.configuration import Configuration, variables
 from nearcache.nginx.conf.locations import Location
 from nearcache.nginx.lint.inputs import (
     has_path,
@@ -45,7 +45,7 @@ def key_without_path(place: Location, examined: Examined) -> Iterator[Hit]:
 def key_without_host(place: Location, examined: Examined) -> Iterator[Hit]:
     names = {name for other in examined.sharing(place) for name in other.server_names}
     sees_host = variables(header(place, "Host") or "$host") & _HOSTS
-    if not place.key or not sees_host or _has_host(place, examined):
+    if not place.key or not sees_host or has_host(place, examined.configuration):
         return
     several = len(names) > 1 or any("*" in name or name.startswith("~") for name in names)
     yield Hit(
@@ -58,8 +58,9 @@ def key_without_host(place: Location, examined: Examined) -> Iterator[Hit]:
     )  # fmt: skip
 
 
-def _has_host(place: Location, examined: Examined) -> bool:
-    found = examined.configuration.variables_in(place.key)
+def has_host(place: Location, configuration: Configuration) -> bool:
+    """Does the key tell hosts apart?"""
+    found = configuration.variables_in(place.key)
     single = len(place.server_names) == 1 and place.server_names[0][:1] not in {"*", ".", "~"}
     return bool(found & _HOSTS) or ("server_name" in found and single)
 

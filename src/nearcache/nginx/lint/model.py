@@ -16,12 +16,13 @@ SEVERITIES: Sequence[Severity] = ("error", "warning", "note")  # the worst first
 
 @dataclass(frozen=True)
 class Directory:
-    """What the directory of a cache shows from outside. Its files are not opened."""
+    """What the directory of a cache shows: its files are counted, and a few of them read."""
 
     files: int
     size_bytes: int
     complete: bool  # False: there are more files than were counted
     device: int
+    varies_by: tuple[str, ...] = ()  # request headers, in lower case, of the entries read
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Examined:
     directories: Mapping[str, Directory] = field(default_factory=dict)  # by path of the cache
     temp_devices: Mapping[str, int] = field(default_factory=dict)  # by path of *_temp_path
     temp_paths: Mapping[str, str] = field(default_factory=dict)  # kind: what was compiled in
+    django: Version | None = None  # that is installed here
 
     @property
     def version(self) -> Version | None:
@@ -42,12 +44,26 @@ class Examined:
         return self.version is None or self.version >= since
 
     def using(self, cache: CachePath) -> list[Location]:
-        """The locations that cache there."""
-        return [place for place in self.configuration.cached if place.zone == cache.zone]
+        """The locations that cache there, or may."""
+        return [
+            place
+            for place in self.configuration.cached
+            if place.protocol == cache.kind and cache.zone in self.zones_of(place)
+        ]
 
     def sharing(self, place: Location) -> list[Location]:
-        """The locations that cache in the same zone, itself too."""
-        return [other for other in self.configuration.cached if other.zone == place.zone]
+        """The locations that cache in the same zone, or may; itself too."""
+        zones = self.zones_of(place)
+        return [
+            other
+            for other in self.configuration.cached
+            if other.protocol == place.protocol and zones & self.zones_of(other)
+        ]
+
+    def zones_of(self, place: Location) -> frozenset[str]:
+        """The zones that a location can name: several where a map decides."""
+        zone = place.zone or ""
+        return (self.configuration.values_of(zone) or frozenset({zone})) - {"", "off"}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from nearcache.nginx.lint import (
     headers,
     keys,
     privacy,
+    sent_headers,
     syntax,
     zones,
 )
@@ -23,6 +24,8 @@ RULES: Sequence[Rule] = (
     LocationRule("key-without-scheme", "warning", keys.key_without_scheme),
     LocationRule("host-port", "warning", keys.host_port),
     LocationRule("unkeyed-arguments", "error", keys.unkeyed_arguments),
+    LocationRule("unkeyed-header", "warning", sent_headers.unkeyed_header),
+    LocationRule("empty-header", "note", sent_headers.empty_header),
     LocationRule("split-arguments", "note", keys.split_arguments),
     LocationRule("decoded-path", "warning", keys.decoded_path),
     LocationRule("methods", "error", keys.methods),
@@ -31,6 +34,7 @@ RULES: Sequence[Rule] = (
     # zones
     CacheRule("zone-unused", "warning", zones.zone_unused),
     LocationRule("zone-unknown", "error", zones.zone_unknown),
+    WholeRule("zone-twice", "error", zones.zone_twice),
     CacheRule("inactive", "warning", zones.inactive),
     CacheRule("inactive-default", "note", zones.inactive_default),
     CacheRule("zone-size", "warning", zones.zone_size),

@@ -1,6 +1,7 @@
-"""What is beside a configuration on this host: sizes of caches, file systems, built-in paths.
+"""What is beside a configuration on this host: its caches, file systems, built-in paths, Django.
 
-Nothing is opened but directories. What may not be read is left out, and said.
+Of each cache the files are counted and the heads of a few are read. What may not be read is left
+out, and said.
 """
 
 from __future__ import annotations
@@ -8,13 +9,19 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from importlib import metadata
+from itertools import islice
 from pathlib import Path
 
-from nearcache.nginx.conf.configuration import Configuration
+from nearcache.errors import NginxError
+from nearcache.nginx.conf.configuration import Configuration, Version
 from nearcache.nginx.conf.locations import KINDS
 from nearcache.nginx.lint.model import Directory, Examined
+from nearcache.nginx.ondisk.cachedir import CacheDir
+from nearcache.nginx.ondisk.varying import names_in
 
 MOST_FILES = 2_000_000  # counted: the answer to "too many?" is known long before
+MOST_HEADS = 500  # entries whose head is read: what most responses vary by is among them
 
 
 def survey(configuration: Configuration, program: str = "nginx") -> tuple[Examined, list[str]]:
@@ -34,7 +41,7 @@ def survey(configuration: Configuration, program: str = "nginx") -> tuple[Examin
         for place in configuration.cached:
             paths.update(d.args[0] for d in place.all(f"{kind}_temp_path") if d.args)
     devices = {path: device for path in paths if (device := _device(path)) is not None}
-    return Examined(configuration, directories, devices, compiled), troubles
+    return Examined(configuration, directories, devices, compiled, installed_django()), troubles
 
 
 def measure(path: str, most: int = MOST_FILES) -> Directory:
@@ -53,7 +60,33 @@ def measure(path: str, most: int = MOST_FILES) -> Directory:
                         size_bytes += item.stat(follow_symlinks=False).st_size
         except OSError:
             continue  # nginx works in it: levels and files come and go
-    return Directory(files, size_bytes, not left, os.stat(path).st_dev)
+    return Directory(files, size_bytes, not left, os.stat(path).st_dev, _varies_by(path))
+
+
+def _varies_by(path: str) -> tuple[str, ...]:
+    """The request headers that the first entries met vary by."""
+    try:
+        with CacheDir(Path(path)) as cache:
+            return tuple(
+                sorted(
+                    {
+                        name
+                        for found in islice(cache.walk(), MOST_HEADS)
+                        for name in names_in(found.entry.vary)
+                    }
+                )
+            )
+    except NginxError:
+        return ()  # it may be listed and not be entered, or has gone
+
+
+def installed_django() -> Version | None:
+    """The version of the Django beside this package; None without one."""
+    try:
+        found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", metadata.version("django"))
+    except metadata.PackageNotFoundError:
+        return None
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
 
 
 def built_in_paths(program: str = "nginx") -> dict[str, str]:

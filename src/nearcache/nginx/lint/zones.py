@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from nearcache.nginx.conf.configuration import CachePath
-from nearcache.nginx.conf.locations import Location
+from nearcache.nginx.conf.configuration import CachePath, Configuration
+from nearcache.nginx.conf.directives import Directive
+from nearcache.nginx.conf.locations import KINDS, Location
 from nearcache.nginx.lint.model import Examined, Hit, zone_directive
 from nearcache.nginx.units import format_size, format_time
 
@@ -16,10 +17,19 @@ FULL = 0.5  # of the zone: keys come in waves, and a full zone answers 500
 ENOUGH_FILES = 100  # to believe their mean size
 MANY_FILES = 10_000  # in one directory
 MANY_BYTES = 1 << 30
+_ZONE_OPTIONS = {
+    "limit_req_zone": ("zone",),
+    "limit_conn_zone": ("zone",),
+    **{f"{kind}_cache_path": ("keys_zone",) for kind in KINDS},
+}
 
 
 def zone_unused(cache: CachePath, examined: Examined) -> Iterator[Hit]:
-    by_variable = any("$" in (place.zone or "") for place in examined.configuration.cached)
+    configuration = examined.configuration
+    by_variable = any(
+        place.protocol == cache.kind and configuration.values_of(place.zone or "") is None
+        for place in configuration.cached
+    )
     if not examined.using(cache) and not by_variable:
         yield Hit(
             cache.directive,
@@ -29,16 +39,51 @@ def zone_unused(cache: CachePath, examined: Examined) -> Iterator[Hit]:
 
 
 def zone_unknown(place: Location, examined: Examined) -> Iterator[Hit]:
-    zones = {cache.zone for cache in examined.configuration.caches}
+    caches = examined.configuration.caches
+    zones = {cache.zone for cache in caches if cache.kind == place.protocol}
+    unknown = {zone for zone in examined.zones_of(place) if "$" not in zone} - zones
     # A file that is only a part may use a zone of another part.
-    if "$" in (place.zone or "") or place.zone in zones or not zones:
+    if not unknown or not caches:
         return
+    by_variable = "$" in (place.zone or "")
     yield Hit(
         zone_directive(place),
-        f"there is no zone {place.zone} (there is {', '.join(sorted(zones))}): nginx does not "
-        "start with this",
-        f"{place.named('')} {min(zones)};",
-    )
+        f"there is no zone {', '.join(sorted(unknown))} of {place.protocol}_cache_path "
+        f"(there is {', '.join(sorted(zones)) or 'none'}): "
+        + ("where the variable says so, nginx answers 500 and asks nobody"
+           if by_variable else "nginx does not start with this"),
+        f"{place.named('')} {min(zones)};" if zones and not by_variable
+        else f"{place.protocol}_cache_path /var/cache/nginx/{min(unknown)} "
+        f"keys_zone={min(unknown)}:10m levels=1:2 inactive=1d max_size=1g;",
+    )  # fmt: skip
+
+
+def zone_twice(examined: Examined) -> Iterator[Hit]:
+    """Source: ngx_shared_memory_add, and "duplicate zone" in ngx_http_file_cache_set_slot."""
+    first: dict[str, Directive] = {}
+    for directive, zone in _shared_memory(examined.configuration):
+        known = first.setdefault(zone, directive)
+        # The zone of a cache is its alone; others may share one of their own kind.
+        if known is not directive and any(
+            "_cache_path" in each.name for each in (known, directive)
+        ):
+            yield Hit(
+                directive,
+                f"the zone {zone} is that of {known.name} already ({known.place}): nginx does "
+                "not start with this",
+                f"# another name than {zone}",
+            )
+
+
+def _shared_memory(configuration: Configuration) -> Iterator[tuple[Directive, str]]:
+    """Every directive that names a zone of shared memory, with the name; in their order."""
+    for directive in configuration.tree.main.walk():
+        for word in directive.args:
+            option, _, value = word.partition("=")
+            if option in _ZONE_OPTIONS.get(directive.name, ()):
+                yield directive, value.partition(":")[0]
+        if directive.name == "zone" and directive.args:
+            yield directive, directive.args[0]  # of an upstream
 
 
 def inactive(cache: CachePath, examined: Examined) -> Iterator[Hit]:
