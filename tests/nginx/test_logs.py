@@ -6,6 +6,7 @@ import gzip
 import lzma
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +16,9 @@ import pytest
 import zstandard
 
 from nearcache.errors import NginxError
-from nearcache.nginx.logs.files import Logs, in_order_of_time, is_access_log
+from nearcache.nginx.logs.files import Logs
 from nearcache.nginx.logs.follow import PAUSE_S, Follower, follow
+from nearcache.nginx.logs.rotated import in_order_of_time, is_access_log
 from nearcache.nginx.logs.unpack import CHUNK_BYTES
 
 from .conftest import Nginx, wait_for
@@ -249,6 +251,86 @@ def test_a_truncated_log_is_read_from_its_start(followed: tuple[Path, Follower])
         log.write(b"new\n")
     assert looks(follower, 4) == b"tw\nnew\n", "what was begun will never end"
     assert follower.truncations == 1
+
+
+COPIES: dict[str, Callable[[Path], Path]] = {
+    "plain": lambda log: Path(shutil.copy(log, f"{log}.1")),
+    "dated": lambda log: Path(shutil.copy(log, f"{log}-20261123")),
+    "packed": lambda log: packed_copy(log),
+}
+
+
+def packed_copy(log: Path) -> Path:
+    copy = log.with_name(log.name + ".1.gz")
+    copy.write_bytes(gzip.compress(log.read_bytes()))
+    return copy
+
+
+def cut(path: Path, lines: bytes, copy: Callable[[Path], object] | None) -> None:
+    """As copytruncate: what was written since the last look is in the copy only."""
+    with path.open("ab") as log:
+        log.write(lines)
+        log.flush()
+        if copy:
+            copy(path)
+        os.truncate(path, 0)
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("grown", [False, True], ids=["shorter", "longer than it was"])
+def test_what_was_not_read_yet_of_a_log_that_is_cut_is_read_from_its_copy(
+    followed: tuple[Path, Follower], how: str, grown: bool
+) -> None:
+    path, follower = followed
+    assert looks(follower) == b"one\n"
+    path.with_name("access.log.7").write_bytes(b"another old one, and longer than that\n" * 9)
+    missed = b"o\n" + b"".join(b"line %d\n" % number for number in range(400))
+    cut(path, missed, COPIES[how])
+    news = b"new\n" * (2000 if grown else 1)
+    with path.open("ab") as log:
+        log.write(news)
+    assert looks(follower, 9) == b"tw" + missed + news
+    assert (follower.truncations, follower.without_copy, follower.rotations) == (1, 0, 0)
+
+
+def test_that_no_copy_is_beside_a_log_that_was_cut_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    path.write_bytes(b"one\n")
+    logs = Logs([str(path)], following=True)
+    stream = logs.chunks()
+    assert next(stream) == b"one\n"
+    path.with_name("access.log.1").write_bytes(b"two\nthree\n")
+    cut(path, b"lost\n", None)
+    path.write_bytes(b"longer than it was before\n")
+    logs.pause = lambda seconds: None
+    assert next(chunk for chunk in stream if chunk) == b"longer than it was before\n"
+    assert (logs.truncations, logs.without_copy) == (1, 1)
+    assert "no copy of what was cut lies beside it" in logs.changes()[0]
+    stream.close()
+
+
+def test_lines_of_a_real_nginx_are_counted_once_through_copytruncate(
+    proxy: Callable[[str], Nginx],
+) -> None:
+    nginx = proxy("")
+    nginx.get("/before")
+    assert wait_for(lambda: b"/before" in nginx.log.read_bytes())
+    logs = Logs([str(nginx.log)], following=True)
+    stream = logs.chunks()
+    assert b"/before" in next(stream)
+    for number in range(20):
+        nginx.get(f"/between/{number}")
+    assert wait_for(lambda: nginx.log.read_bytes().count(b"\n") == 21)
+    cut(nginx.log, b"", COPIES["plain"])
+    nginx.get("/after")
+    assert wait_for(lambda: b"/after" in nginx.log.read_bytes())
+    seen = b""
+    while b"/after" not in seen:
+        seen += next(stream)
+    assert [seen.count(b"/between/%d " % number) for number in range(20)] == [1] * 20
+    assert seen.count(b"\n") == 21
+    assert (logs.rotations, logs.truncations, logs.without_copy) == (0, 1, 0)
+    stream.close()
 
 
 def test_a_file_that_was_replaced_twice_while_empty_is_found(

@@ -57,6 +57,12 @@ from .traffic import (
 PATHS = ["/song/1", "/song/2", "/song/1", "/song/1", "/plain/x", "/me", "/me", "/list?page=2",
          "/list?page=2", "/song/1", "/private", "/list?page=2"]  # fmt: skip
 
+# Root may read whatever its modes are; not so without these two.
+NO_OVERRIDE = "-dac_override,-dac_read_search"
+WITHOUT_ROOT = (
+    [] if os.geteuid() else ["setpriv", "--bounding-set", NO_OVERRIDE, "--inh-caps", NO_OVERRIDE]
+)
+
 COMBINED_LINE = '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 "-" "x"'
 
 
@@ -235,6 +241,40 @@ def test_json_with_names_of_its_own_says_which_and_is_read_with_its_format(tmp_p
     assert "(t, u, cs)" in said
     text = '{"t":"$msec","u":"$request_uri","cs":"$upstream_cache_status"}'
     assert run_json("report", log, "--format", text)["total"]["served"] == 3
+
+
+def test_json_whose_members_are_objects_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "nested.log"
+    line = '{"msec":"1795295605.%d","status":200,"request":{"method":"GET","uri":"/%d"}}\n'
+    log.write_text("".join(line % (number, number) for number in range(9)))
+    for verb in ("report", "misses", "queries"):
+        assert "JSON in which request is an object: only flat ones" in run(verb, log, code=2)
+    assert "no line fits" in run("report", log, "--format", "json", code=2)
+
+
+def test_json_whose_request_is_a_url_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "urls.log"
+    line = '{"msec":"1795295605.%d","status":200,"request":"/%d","upstream_cache_status":"MISS"}\n'
+    log.write_text("".join(line % (number, number) for number in range(9)))
+    assert [each["name"] for each in run_json("misses", log)["reasons"]] == ["compulsory"]
+
+
+def test_a_named_file_that_may_not_be_read_does_not_stop_the_others(
+    busy: Nginx, tmp_path: Path
+) -> None:
+    log, secret = busy.directory / "json.log", tmp_path / "secret.log"
+    secret.write_bytes(log.read_bytes())
+    secret.chmod(0)
+    for files in ([secret, log], [log, secret]):
+        done = subprocess.run(
+            [*WITHOUT_ROOT, sys.executable, "-m", "nearcache", "nginx", "report", *files, "--json"],
+            capture_output=True, text=True, timeout=PATIENCE_S,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert f"{secret} may not be read by this user" in done.stderr
+        found = json.loads(done.stdout)
+        assert found["total"]["requests"] == len(PATHS)
+        assert found["log"]["files"] == [str(log)]
 
 
 def test_the_text_of_a_format_may_be_a_pasted_directive() -> None:

@@ -181,20 +181,48 @@ def test_an_empty_log_is_waited_for(tmp_path: Path, busy: Nginx) -> None:
     path = tmp_path / "empty.log"
     path.touch()
     process = subprocess.Popen(
-        [*COMMAND, str(path), "--once"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+        [*COMMAND, str(path), "--lines", "1", "--every", "30"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
     assert process.stderr
+    assert process.stdout
     try:
         assert b"no lines yet; waiting" in process.stderr.readline()
         with path.open("ab") as log:
             log.write(log_of(busy).read_bytes())
-        out = process.communicate(timeout=PATIENCE_S)[0].decode().splitlines()
+        assert process.stdout.readline().split()[:3] == [b"time", b"requests/s", b"hits_%"]
+        process.send_signal(signal.SIGINT)
+        summary = process.communicate(timeout=PATIENCE_S)[1].decode()
         assert process.returncode == 0
     finally:
         process.kill()
         process.communicate()
-    assert out[0].split()[:3] == ["time", "requests/s", "hits_%"]
-    assert float(out[1].split()[2]) == pytest.approx(100 * 2 / 6, abs=0.1)
+    assert "6 requests" in summary
+
+
+@pytest.mark.parametrize("options", [["--once"], ["--lines", "2"], ["--once", "--from-start"]])
+def test_an_empty_log_is_not_waited_for_longer_than_was_asked(
+    tmp_path: Path, options: list[str]
+) -> None:
+    path = tmp_path / "empty.log"
+    path.touch()
+    command = ["nginx", "watch", str(path), "--every", "0.1", *options]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 2
+    assert "no lines came in this time, and none were there" in done.stderr
+    if "--from-start" not in options:
+        done = CliRunner().invoke(main, [*command, "--format", "json"])
+        assert done.exit_code == 0, done.output
+        assert done.stdout.splitlines()[1].split()[1] == "0.0"
+
+
+def test_a_pipe_that_says_nothing_is_not_waited_for_longer_than_was_asked() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "-", "--once", "--every", "0.1"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr
+        assert b"no lines came in this time" in process.stderr.read()
+        assert process.wait(PATIENCE_S) == 2
 
 
 # -- a terminal

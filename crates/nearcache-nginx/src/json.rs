@@ -1,12 +1,14 @@
 //! One flat JSON object a line, scanned in place.
 //!
-//! Not a JSON parser: it checks no more than it must to find the members. Values that are
-//! objects or arrays are skipped over; escapes in strings are left as they are.
+//! Not a JSON parser: it checks no more than it must to find the members. Members that are not
+//! known are skipped over, whatever is in them; escapes in strings are left as they are. A
+//! known one that is an object or an array is no variable of nginx: another program wrote it, and
+//! read as a text it would be one URL for all requests.
 
 use crate::record::{Field, Record};
 
-/// `None` if the line is no object, breaks off, or has no member that is known: applications, too,
-/// write JSON to the output of a container.
+/// `None` if the line is no object, breaks off, has no member that is known (applications, too,
+/// write JSON to the output of a container), or has an object or array for a known one.
 pub(crate) fn read(line: &[u8]) -> Option<Record<'_>> {
     let mut at = skip_space(line, 0);
     if line.get(at) != Some(&b'{') {
@@ -21,9 +23,13 @@ pub(crate) fn read(line: &[u8]) -> Option<Record<'_>> {
             return None;
         }
         at = skip_space(line, at + 1);
+        let is_nested = matches!(line.get(at), Some(b'{' | b'['));
         let (value, after) = value(line, at)?;
         if let Some(field) = std::str::from_utf8(name).ok().and_then(Field::of_variable) {
-            record.put(field, value);
+            if is_nested {
+                return None;
+            }
+            record.put(field_of(field, value), value);
         }
         at = skip_space(line, after);
         match line.get(at)? {
@@ -35,6 +41,11 @@ pub(crate) fn read(line: &[u8]) -> Option<Record<'_>> {
             _ => return None,
         }
     }
+}
+
+/// `request` is often the URL alone: `"request":"$request_uri"`.
+fn field_of(field: Field, value: &[u8]) -> Field {
+    if field == Field::Request && value.first() == Some(&b'/') { Field::Uri } else { field }
 }
 
 /// The inside of the string at `at`, and the place after it.
@@ -108,8 +119,14 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_only_a_url_is_one() {
+        let record = read(br#"{"status":200,"request":"/a?b=1"}"#).unwrap();
+        assert_eq!(record.uri(), Some(&b"/a?b=1"[..]));
+    }
+
+    #[test]
     fn what_is_no_object_or_knows_no_variable_is_none() {
-        let wrong: [&[u8]; 12] = [
+        let wrong: [&[u8]; 14] = [
             b" {} ",
             b"{\"level\":\"info\"}",
             b"{\"status\":1}x",
@@ -122,6 +139,8 @@ mod tests {
             b"{\"a\":\"\\\"}",
             b"{\"a\":1}x",
             b"{\"a\":[1}",
+            b"{\"status\":200,\"request\":{\"uri\":\"/\"}}",
+            b"{\"host\":[\"a\"],\"status\":200}",
         ];
         for line in wrong {
             assert!(read(line).is_none(), "{}", String::from_utf8_lossy(line));

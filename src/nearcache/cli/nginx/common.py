@@ -109,7 +109,8 @@ def which_logs(command: Command) -> Command:
                      help="nginx.conf, or the output of `nginx -T`: formats, locations, rules."),
         click.option("--format", "log_format", metavar="FORMAT",
                      help="combined, json, a log_format's name or text. [found by trying]"),
-        click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path()),
+        # What cannot be read is told, and the others are read.
+        click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(readable=False)),
     ):  # fmt: skip
         command = decorate(command)
     return command
@@ -163,7 +164,7 @@ class Reading:
             "format": self.format.name,
             "format_text": self.format.text,
             "format_chosen": self.format.chosen,
-            "files": self.logs.names,
+            "files": self.logs.opened,
             "troubles": self.logs.troubles,
             "notes": [*self.logs.notes, *self.site.notes],
             "lines": result["lines"],
@@ -182,8 +183,9 @@ class Reading:
 
     def notes(self, result: NginxResult) -> Iterator[str]:
         """What a reader must know about the reading itself."""
-        more = len(self.logs.names) - MOST_NAMED
-        named = ", ".join(printable(name) for name in self.logs.names[:MOST_NAMED])
+        names = self.logs.opened
+        more = len(names) - MOST_NAMED
+        named = ", ".join(printable(name) for name in names[:MOST_NAMED])
         yield f"read: {named}" + (f" and {more} more" if more > 0 else "")
         yield f"log format: {self.format.name}, {self.format.chosen}"
         yield from self.site.notes

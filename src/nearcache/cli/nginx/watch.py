@@ -100,7 +100,7 @@ def watch(
     ends = Ends(1 if once else lines, seconds)
     stopped = threading.Event()
     seen = Watch(window_s)
-    reading, began = _start(request, from_start, seen, stopped, ends)
+    reading, began = _start(request, from_start, seen, stopped, ends, every_s)
     tail = Tail(reading.logs, reading.log, stopped)
     session = Session(reading, seen, tail, every_s, by, top, began)
     view = _view(session, as_json, ends)
@@ -134,6 +134,12 @@ class Ends:
     def given(self) -> bool:
         return self.lines is not None or self.seconds is not None
 
+    def after_s(self, every_s: float) -> float | None:
+        """How long a watch can last at most."""
+        lasts = [] if self.seconds is None else [self.seconds]
+        lasts += [] if self.lines is None else [self.lines * every_s]
+        return min(lasts, default=None)
+
     def reached(self, lines: int, seconds: float) -> bool:
         return (self.lines is not None and lines >= self.lines) or (
             self.seconds is not None and seconds >= self.seconds
@@ -141,7 +147,12 @@ class Ends:
 
 
 def _start(
-    request: Request, from_start: bool, seen: Watch, stopped: threading.Event, ends: Ends
+    request: Request,
+    from_start: bool,
+    seen: Watch,
+    stopped: threading.Event,
+    ends: Ends,
+    every_s: float,
 ) -> tuple[Reading, float]:
     """Opens the logs; unless all of them counts, lets the pass learn from their last lines.
 
@@ -151,7 +162,7 @@ def _start(
 
     site = site_for(request)
     logs = logs_for(request, site)
-    logs.pause = pause = Pause(stopped, ends.seconds)
+    logs.pause = pause = Pause(stopped, ends.after_s(every_s))
     if STDIN in logs.names and len(logs.names) > 1:
         raise NginxError("standard input can be watched alone only, without files")
     if STDIN in logs.names or from_start:
@@ -161,7 +172,7 @@ def _start(
     began = time.monotonic()
     past = logs.skip_to_end(PAST_BYTES)
     beginning = b"".join(lines_at_the_end(each) for each in past)
-    if not beginning:  # then its format is not known yet
+    if not beginning and request.log_format is None:
         click.echo(f"nearcache: {', '.join(logs.names)}: no lines yet; waiting", err=True)
         beginning = _first_lines(logs)
     pause.lines_came()
@@ -181,7 +192,10 @@ class Pause:
 
     def __call__(self, seconds: float) -> None:
         if self._until is not None and time.monotonic() > self._until:
-            raise NginxError("no lines came in this time, and none were there")
+            raise NginxError(
+                "no lines came in this time, and none were there: the format of the log is not "
+                "known yet; give --format, or wait for longer"
+            )
         self._stopped.wait(min(seconds, LOOKS_S))
 
     def lines_came(self) -> None:
@@ -257,13 +271,16 @@ class Session:
 
     def notes(self) -> Iterator[str]:
         """What a reader must know, the weightiest first."""
+        from nearcache.nginx.logs.files import LOST
+
         seen, logs = self.seen, self.reading.logs
         if seen.bad:
             yield f"{plural(seen.bad, 'line')} not counted: the format does not fit"
         if logs.rotations:
             yield f"log rotated {plural(logs.rotations, 'time')}"
         if logs.truncations:
-            yield f"log truncated {plural(logs.truncations, 'time')}"
+            lost = f"; {LOST}" if logs.without_copy else ""
+            yield f"log truncated {plural(logs.truncations, 'time')}{lost}"
         yield from logs.troubles
         if not seen.knows.status and seen.lines:
             yield "this log does not tell hits from misses; add $upstream_cache_status"

@@ -58,7 +58,7 @@ def _counts(_ctx: click.Context, _param: click.Parameter, value: str) -> list[in
 
 
 @click.command()
-@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path())
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(readable=False))
 @click.option(
     "--format",
     "log_format",
@@ -291,7 +291,7 @@ def _show(found: WhatIf, trace: NginxTrace, logs: Logs, name: str, given: dict[s
             "schema": 1,
             "log": {
                 "format": name,
-                "files": logs.names,
+                "files": logs.opened,
                 "troubles": logs.troubles,
                 "notes": logs.notes,
                 **{key: value for key, value in facts.items() if key in COUNTED},

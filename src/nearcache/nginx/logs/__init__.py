@@ -1,6 +1,7 @@
 """Access logs as bytes, whoever wrote them.
 
-files.py     plain or packed (unpack.py), rotated, growing (follow.py)
+files.py     plain or packed (unpack.py), rotated (rotated.py), growing (follow.py),
+             cut while they were followed (copied.py)
 formats.py   how to read them: given, configured or recognised
 alike.py     which files are read together
 urlshape.py  URLs in groups

@@ -16,8 +16,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from nearcache.errors import NginxError
-from nearcache.nginx.logs.files import STDIN, Logs, rotation
+from nearcache.nginx.logs.files import STDIN, Logs
 from nearcache.nginx.logs.formats import LogFormat, choose, fits
+from nearcache.nginx.logs.rotated import rotation
 
 
 @dataclass(frozen=True)

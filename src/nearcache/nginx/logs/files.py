@@ -4,14 +4,15 @@ Rotated logs of one name are read in the order of time, whatever order they were
 (a shell puts ``access.log`` before ``access.log.1``). What cannot be read is told and left
 out, and the others are read. No line of one file runs into the next.
 
-Not here: unpacking (``unpack.py``), waiting for new lines (``follow.py``), and what lines
-mean (the native core).
+Not here: names of rotated logs (``rotated.py``), unpacking (``unpack.py``), waiting for new
+lines (``follow.py``), and what lines mean (the native core).
 """
 
 from __future__ import annotations
 
 import os
 import re
+import select
 import stat
 import sys
 import time
@@ -19,7 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from nearcache.errors import NginxError
-from nearcache.nginx.logs.follow import Follower, follow
+from nearcache.nginx.logs.follow import PAUSE_S, Follower, follow
+from nearcache.nginx.logs.rotated import PACKED, in_order_of_time, is_access_log, rotation
 from nearcache.nginx.logs.unpack import Raw, chunks_of
 from nearcache.nginx.text import plural
 
@@ -28,10 +30,8 @@ USUAL_PLACE = "/var/log/nginx"
 MOST_NAMED = 3
 PEEKED_LINES = 20
 COMPARED_BYTES = 4096
+LOST = "no copy of what was cut lies beside it: its last lines are not counted"
 
-_PACKED = re.compile(r"\.(gz|zst|zstd|bz2|xz)$")
-_NUMBER = re.compile(r"\.(\d{1,5})$")
-_DATE = re.compile(r"[-_.]?(\d{4}-?\d\d-?\d\d(?:[-_T]?\d{2,6})?)(?!\d)")
 _OPEN_PIPE = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")  # a shell's <(command)
 
 
@@ -55,12 +55,18 @@ class Logs:
         """How to wait for more; to be set before anything is read."""
         self.names = in_order_of_time(self._without_doubles(self._expanded(given)))
         """What is read, in this order."""
+        self._unread: set[str] = set()
         self._followed = {rotation(name)[0]: name for name in self.names} if following else {}
         self._followers: list[Follower] = []
         self._ahead: list[bytes] = []
         self._done_bytes = 0
         self._raw: Raw | None = None
         self._stream = self._chunks()
+
+    @property
+    def opened(self) -> list[str]:
+        """Of the names those that could be read, as far as it has come."""
+        return [name for name in self.names if name not in self._unread]
 
     @property
     def total_bytes(self) -> int | None:
@@ -84,11 +90,17 @@ class Logs:
         """How often one was cut while it was followed: what ``copytruncate`` does."""
         return sum(each.truncations for each in self._followers)
 
+    @property
+    def without_copy(self) -> int:
+        """How often one was cut and no copy of it found: what was not read yet is lost."""
+        return sum(each.without_copy for each in self._followers)
+
     def changes(self) -> list[str]:
         """What became of each file while it was followed, for people; empty if nothing did."""
         return [
             f"{each.path} was rotated {plural(each.rotations, 'time')} and truncated "
             f"{plural(each.truncations, 'time')} while it was followed; reading went on"
+            + (f"; {LOST}" if each.without_copy else "")
             for each in self._followers
             if each.rotations or each.truncations
         ]
@@ -138,6 +150,8 @@ class Logs:
 
     def _chunks(self) -> Iterator[bytes]:
         for name in self.names:
+            if name == STDIN and self._followed and sys.stdin and not sys.stdin.isatty():
+                yield from self._until_readable(sys.stdin.fileno())
             raw = self._open(name)
             if raw is None:
                 continue
@@ -160,6 +174,8 @@ class Logs:
             for chunk in chunks_of(raw):
                 last = chunk[-1:] or last
                 yield chunk
+                if name == STDIN and self._followed:
+                    yield from self._until_readable(raw.descriptor)
         except NginxError as problem:
             self.troubles.append(f"{_shown(name)} {problem}")
         if last != b"\n":
@@ -168,6 +184,12 @@ class Logs:
         self._done_bytes += raw.read_bytes
         self._raw = None
 
+    def _until_readable(self, descriptor: int) -> Iterator[bytes]:
+        """Empty chunks while a pipe says nothing: who waits for it may have had enough."""
+        while not select.select([descriptor], [], [], PAUSE_S)[0]:
+            yield b""
+            self.pause(0)
+
     def _open(self, name: str) -> Raw | None:
         try:
             return Raw(_descriptor(name))
@@ -175,6 +197,7 @@ class Logs:
             self.troubles.append(f"{_shown(name)} {_why(error)}")
         except NginxError as problem:
             self.troubles.append(f"{_shown(name)} {problem}")
+        self._unread.add(name)
         return None
 
     def _expanded(self, given: Sequence[str]) -> list[str]:
@@ -219,7 +242,7 @@ class Logs:
         """While a log is being packed it lies there twice, and the packed one is not whole yet."""
         kept = []
         for name in names:
-            plain = _PACKED.sub("", name)
+            plain = PACKED.sub("", name)
             if plain != name and plain in names and _begin_alike(plain, name):
                 self.notes.append(f"{name} is {plain}, packed: read once")
             else:
@@ -246,35 +269,6 @@ def _beginning(name: str) -> bytes:
     finally:
         raw.close()
     return found.partition(b"\n")[0][:COMPARED_BYTES]
-
-
-def is_access_log(name: str) -> bool:
-    """By its name: ``access.log``, ``site.log-20261121.gz``, ``access_log.3``; no error log."""
-    base, _ = rotation(name)
-    return base.endswith("log") and "error" not in base
-
-
-def rotation(path: str) -> tuple[str, tuple[int, str, int]]:
-    """The log that a file belongs to, and its place in time: the greater, the newer."""
-    directory, name = os.path.split(path)
-    name = _PACKED.sub("", name)
-    number = _NUMBER.search(name)
-    name = _NUMBER.sub("", name)
-    date = _DATE.search(name)
-    base = os.path.join(directory, _DATE.sub("", name))
-    if date:
-        return base, (0, re.sub(r"\D", "", date[1]), -int(number[1]) if number else 0)
-    return base, (1, "", -int(number[1])) if number else (2, "", 0)
-
-
-def in_order_of_time(names: Sequence[str]) -> list[str]:
-    """Files of one log from the oldest to the newest; logs as they were first named."""
-    bases: dict[str, list[str]] = {}
-    for name in names:
-        bases.setdefault(rotation(name)[0], []).append(name)
-    return [
-        name for each in bases.values() for name in sorted(each, key=lambda name: rotation(name)[1])
-    ]
 
 
 def _descriptor(name: str) -> int:

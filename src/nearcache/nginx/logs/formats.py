@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nearcache._core import NginxLog
 from nearcache.errors import NginxError
@@ -160,9 +160,17 @@ def _nothing_fits(line: bytes, configured: Mapping[str, str]) -> str:
     shown = printable(line.decode(errors="replace"))
     shown = shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "..."
     members = _members(line)
-    if members:
+    nested = [name for name in members if isinstance(members[name], dict | list)]
+    if nested:
         return (
-            f"its lines are JSON, but of its members ({', '.join(members[:12])}) none is named "
+            f"its lines are JSON in which {', '.join(map(printable, nested[:12]))} "
+            f"{'is an object' if len(nested) == 1 else 'are objects'}: only flat ones are read by "
+            "themselves; give --format with the text of its log_format, or --config FILE"
+        )
+    if members:
+        shown_members = ", ".join(map(printable, [*members][:12]))
+        return (
+            f"its lines are JSON, but of its members ({shown_members}) none is named "
             "like a variable of nginx, or their time is none; give --config FILE, or --format with "
             "the text of its log_format"
         )
@@ -173,12 +181,12 @@ def _nothing_fits(line: bytes, configured: Mapping[str, str]) -> str:
     )
 
 
-def _members(line: bytes) -> list[str]:
+def _members(line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line)
-    except ValueError:
-        return []
-    return [printable(name) for name in value] if isinstance(value, dict) else []
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True)
