@@ -333,6 +333,18 @@ def test_an_address_in_any_script_is_purged_as_browsers_send_it(nginx: Nginx) ->
     assert nginx.get("/caf%C3%A9%20noir?q=%E2%82%AC").cache == "EXPIRED"
 
 
+def test_a_page_whose_key_has_the_decoded_path_is_purged(proxy: Callable[[str], Nginx]) -> None:
+    nginx = proxy("proxy_cache_key $scheme$host$uri$is_args$args;")
+    with configured(caches=[str(nginx.cache)]):
+        for path in ("/page/caf%C3%A9", "/page/caf%C3%A9?a=%C3%A9", "/other"):
+            nginx.fill(path)
+        for path in ("/page/caf%C3%A9", "/page/café?a=é"):
+            assert purge_url(f"http://127.0.0.1{path}").files == 1
+        assert nginx.get("/page/caf%C3%A9").cache == "EXPIRED"
+        assert nginx.get("/page/caf%C3%A9?a=%C3%A9").cache == "EXPIRED"
+        assert nginx.get("/other").cache == "HIT"
+
+
 def test_one_text_is_not_taken_for_many_urls(nginx: Nginx) -> None:
     with pytest.raises(NginxError, match=r"purge_url\('/a'\)"):
         purge_urls("/a")

@@ -25,7 +25,7 @@ from nearcache.lab.servers import end_process, free_port
 from nearcache.nginx.ondisk.cachedir import CacheDir
 from nearcache.nginx.ondisk.keys import name_of
 from nearcache.nginx.ondisk.layout import LAYOUTS
-from nearcache.nginx.purging.learn import learn, resolve
+from nearcache.nginx.purging.learn import Learned, learn, resolve
 from nearcache.nginx.purging.purge import Purger
 from nearcache.nginx.purging.receipt import Purged
 from nearcache.nginx.purging.templates import check_template, key_for
@@ -88,6 +88,10 @@ def keyed(start_nginx: StartNginx, upstream: Upstream, key: str, more: str = "")
         "$request_method|$host$request_uri",
         "$host$uri$is_args$args",
         "http$request_method$host$request_uri",
+        "$request_method|$scheme://$host$request_uri",
+        "$request_method $host $request_uri",
+        "${host}_$request_method:$request_uri",
+        "$scheme-$http_host$request_uri",
     ],
 )
 def test_the_shape_of_keys_is_learned_and_proven(
@@ -104,6 +108,47 @@ def test_the_shape_of_keys_is_learned_and_proven(
         new = nginx.get(path, HOST)
         assert (old.cache, new.cache) == ("HIT", "EXPIRED")
     assert nginx.get("/", HOST).cache == "HIT"
+
+
+ODD_PATHS = ["/page/caf%C3%A9", "/a%20b", "/c//d", "/e/./f", "/g/../h/", "/i%2Fj", "/k%25l"]
+ODD_PATHS += ["/m/%2e%2e/n", "/%2541", "/o%3Fp", "/q%FFr", "/s/."]
+
+
+@pytest.mark.parametrize("key", ["$scheme$host$uri$is_args$args", "$uri", "$scheme://$host$uri"])
+@pytest.mark.parametrize("how", ["learned", "configured"])
+def test_keys_of_decoded_paths_are_found_by_the_url_as_it_is_sent(
+    start_nginx: StartNginx, upstream: Upstream, key: str, how: str
+) -> None:
+    nginx = keyed(start_nginx, upstream, f'"{key}"')
+    # A real page with a question mark in its path looks as one with arguments.
+    paths = [path for path in ODD_PATHS if "args" in key or path != "/o%3Fp"]
+    paths += ["/list?page=1"] if "args" in key else []
+    for path in paths:
+        nginx.fill(path, HOST)
+    said = ["--config", nginx.configuration] if how == "configured" else []
+    for path in paths:
+        result = purge(nginx, f"http://example.com{path}", "--yes", *said)
+        assert result.exit_code == 0, f"{path}: {result.output}"
+        assert nginx.get(path, HOST).cache == "EXPIRED", path
+    assert purge(nginx, "http://example.com/page/cafe", "--yes", *said).exit_code == 1
+
+
+def test_of_several_entries_the_one_that_has_the_url_as_it_is_written_is_meant(
+    tmp_path: Path,
+) -> None:
+    for key in ("http://a/x", "http://a/x?a=1", "http://a/caf%C3%A9", "http://a/café"):
+        store(tmp_path, key)
+    learned = Learned(1, {"{scheme}://{host}{uri}": 1.0}, (), 1.0, False, False)
+    with CacheDir(tmp_path) as directory:
+        for url in ("http://a/x?a=1", "http://a/caf%C3%A9"):
+            (found,) = resolve(url, directory, (), learned)
+            assert found.key == url.encode()
+            (found,) = resolve(url.replace("http", "https"), directory, (), learned)
+            assert found.key == url.encode()
+    (tmp_path / name_of(b"http://a/x?a=1")).unlink()
+    with CacheDir(tmp_path) as directory:
+        (found,) = resolve("http://a/x?a=1", directory, (), learned)
+        assert found.key == b"http://a/x"
 
 
 def test_the_same_path_of_another_host_stays(start_nginx: StartNginx, upstream: Upstream) -> None:
@@ -223,6 +268,7 @@ def test_a_configuration_without_this_cache_says_which_there_are(
             b"httpsexample.com/a%20b?c=d",
         ),
         ("{host}{port}{path}{is_args}{args}", "http://a:81/x%20y?q", b"a:81/x y?q"),
+        ("{path}", "/a//b/../c%2F%2Fd/.", b"/a/c/d/"),
         ("{method}{uri}", "/x", b"GET/x"),
         ("{{x}}{uri}", "http://a", b"{x}/"),
     ],

@@ -2,7 +2,8 @@
 
 nginx builds a key from variables of its configuration, which the directory does not tell. But
 every entry has its key as text, so the shape of keys can be read off: what stands before the
-path is a scheme, a method, a host, or fixed, like the address of the upstream.
+path is a scheme, a method, a host (with ``|`` or the like between them), or fixed, like the
+address of the upstream. The path is as it was sent, or decoded (``$uri``).
 
 A shape is a guess until it is proven: what it makes of the URL must be the key of an entry.
 And nothing may be left over: the shapes found must explain every key that was looked at, else
@@ -16,7 +17,8 @@ answers:
        tell pages apart, and another host's page is another page. Of several, only
        those that look like an upstream: with a port, an address, or no domain
 
-If two entries answer, or keys are left over, nothing is chosen: the user has to say it.
+If two entries answer, the one is meant that has the URL as it is written. If there is none, or
+keys are left over, nothing is chosen: the user has to say it.
 """
 
 from __future__ import annotations
@@ -40,29 +42,37 @@ SLICE = re.compile(rb"bytes=\d+-\d+$")
 ITSELF = "the key itself"  # in place of a template
 OTHER_SCHEME = {"http": "https", "https": "http"}
 
-SCHEME, METHOD = r"(?:https?)", r"(?:GET|HEAD)"
-HOST = r"(?:[A-Za-z0-9.\-_]+|\[[0-9a-fA-F:.]+\])"
-# What may stand before the path, and how it looks there.
-BEFORE_PATH = {
-    "{scheme}{method}{host}": f"{SCHEME}{METHOD}{HOST}",
-    "{method}{scheme}://{host}": f"{METHOD}{SCHEME}://{HOST}",
-    "{method}{scheme}{host}": f"{METHOD}{SCHEME}{HOST}",
-    "{scheme}://{host}": f"{SCHEME}://{HOST}",
-    "{scheme}{host}": f"{SCHEME}{HOST}",
-    "{method}{host}": f"{METHOD}{HOST}",
-    "{method}|{host}": rf"{METHOD}\|{HOST}",
-    "{scheme}|{host}": rf"{SCHEME}\|{HOST}",
-    "{method}": METHOD,
-    "{scheme}": SCHEME,
-    "{host}": HOST,
+# What may stand before the path, and between that. A host may have a dash or a low line inside.
+WORDS = {
+    "scheme": r"(?:https?)",
+    "method": r"(?:GET|HEAD)",
+    "host": r"(?:[A-Za-z0-9](?:[A-Za-z0-9.\-_]*[A-Za-z0-9.])?|\[[0-9a-fA-F:.]+\])",
 }
+BETWEEN = r"(://|[^A-Za-z0-9.\[\]/]{0,3})"
+ORDERS = (
+    ("scheme", "method", "host"),
+    ("method", "scheme", "host"),
+    ("scheme", "host"),
+    ("method", "host"),
+    ("host", "scheme"),
+    ("host", "method"),
+    ("method",),
+    ("scheme",),
+    ("host",),
+)
 UPSTREAM = re.compile(r"(?::\d+|//[\d.]+|//[^./]+|\])$")
+
+
+def _shape(order: Sequence[str], *, port: bool) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """The words of a template, and how a key looks that has them in this order."""
+    words = tuple(f"{{{word}}}" + "{port}" * (port and word == "host") for word in order)
+    patterns = [WORDS[word] + r"(?::\d+)?" * (port and word == "host") for word in order]
+    return words, re.compile(BETWEEN + BETWEEN.join(patterns) + BETWEEN)
+
+
 # ``$http_host`` has the port that the client named.
-SHAPES = BEFORE_PATH | {
-    f"{shape}{{port}}": rf"{pattern}(?::\d+)?"
-    for shape, pattern in BEFORE_PATH.items()
-    if shape.endswith("{host}")
-}
+SHAPES = [_shape(order, port=False) for order in ORDERS]
+SHAPES += [_shape(order, port=True) for order in ORDERS if "host" in order]
 
 
 @dataclass(frozen=True)
@@ -102,17 +112,23 @@ def learn(directory: CacheDir, count: int = SAMPLED) -> Learned:
     keys = [found.entry.key for found in islice(directory.walk(), count)]
     parts = [split_key(key.decode("utf-8", "surrogateescape")) for key in keys]
     before = Counter(prefix for prefix, uri in parts if uri)
-    rates = {
-        f"{shape}{{uri}}": rate
-        for shape, pattern in SHAPES.items()
-        if (rate := _rate(re.compile(pattern), before, len(keys)))
-    }
+    shapes = {text: _shapes_of(text) for text in before}
+    counts = Counter[str]()
+    for text, number in before.items():
+        counts.update(dict.fromkeys(shapes[text], number))
+    rates = {shape: counts[shape] / len(keys) for shape in _in_order(shapes.values())}
     prefixes = _fixed(before, len(keys))
+    usable = {*_usable(rates)}
+    explained = sum(
+        number
+        for text, number in before.items()
+        if text in prefixes or not usable.isdisjoint(shapes[text])
+    )
     return Learned(
         sampled=len(keys),
         rates=rates,
         prefixes=prefixes,
-        explained=_explained(before, rates, prefixes) / max(1, len(keys)),
+        explained=explained / max(1, len(keys)),
         has_arguments=any("?" in uri for _, uri in parts),
         sliced=any(SLICE.search(key) for key in keys),
     )
@@ -131,18 +147,22 @@ def _fixed(before: Counter[str], whole: int) -> tuple[str, ...]:
     return upstreams if len(upstreams) <= MOST_PREFIXES else ()
 
 
-def _explained(before: Counter[str], rates: Mapping[str, float], prefixes: Sequence[str]) -> int:
-    """How many keys begin with a fixed text, or as a shape that can be used."""
-    shapes = [re.compile(SHAPES[shape.removesuffix("{uri}")]) for shape in _usable(rates)]
-    return sum(
-        number
-        for text, number in before.items()
-        if text in prefixes or any(shape.fullmatch(text) for shape in shapes)
-    )
+def _shapes_of(text: str) -> list[str]:
+    """The templates of what may have made what stands before a path."""
+    return [
+        "".join(
+            between.replace("{", "{{").replace("}", "}}") + word
+            for between, word in zip(found.groups(), (*words, "{uri}"), strict=True)
+        )
+        for words, pattern in SHAPES
+        if (found := pattern.fullmatch(text))
+    ]
 
 
-def _rate(pattern: re.Pattern[str], before: Counter[str], whole: int) -> float:
-    return sum(number for text, number in before.items() if pattern.fullmatch(text)) / max(1, whole)
+def _in_order(found: Iterable[Sequence[str]]) -> list[str]:
+    """All that were found, those of the most words first, and of these without a port."""
+    every = dict.fromkeys(shape for shapes in found for shape in shapes)
+    return sorted(every, key=lambda shape: ("{port}" in shape, -shape.count("{")))
 
 
 def resolve(
@@ -162,7 +182,7 @@ def resolve(
     if not any(_is_of(prefix, parts) for prefix in learned.prefixes):
         turns.append(list(_from_prefixes(url, learned)))
     for turn in turns:
-        found = [each for each in turn if directory.has(each.key, levels)]
+        found = _meant([each for each in turn if directory.has(each.key, levels)])
         if len(found) > 1:
             shown = " or ".join(printable(each.key.decode(errors="replace")) for each in found)
             raise NginxError(f"{url} may be {shown}; give the right one with --key")
@@ -172,6 +192,14 @@ def resolve(
         raise NginxError(f"{url} has no scheme and host, and keys here need them ({learned.said})")
     could_be = [each for turn in turns for each in turn]
     return [each for each in could_be if _is_likely(each, learned)] or could_be
+
+
+def _meant(found: list[Resolved]) -> list[Resolved]:
+    """Of several entries the one whose key is the URL, else those that have it as it was sent: a
+    key of the path alone is another page's then.
+    """
+    itself = [each for each in found if each.key == each.url.encode()]
+    return itself or [each for each in found if "{uri}" in each.template] or found
 
 
 def _is_likely(each: Resolved, learned: Learned) -> bool:
@@ -213,10 +241,11 @@ def _from_prefixes(url: str, learned: Learned) -> Iterator[Resolved]:
 
 
 def _with_paths(templates: Sequence[str], learned: Learned) -> list[str]:
-    if learned.has_arguments:
-        return list(templates)
-    # Not one key with a question mark: perhaps keys are of the path alone.
-    return [*templates, *(template.replace("{uri}", "{path}") for template in templates)]
+    """Also as keys have them that are made of ``$uri``: decoded, and perhaps without arguments."""
+    decoded = ["{path}{is_args}{args}"]
+    if not learned.has_arguments:
+        decoded.append("{path}")  # not one key with a question mark
+    return [*templates, *(each.replace("{uri}", path) for each in templates for path in decoded)]
 
 
 def _made(url: str, templates: Iterable[str], scheme: str | None) -> Iterator[Resolved]:

@@ -5,7 +5,8 @@
 
 Words in braces: scheme, method, host (in lower case, without a port, as nginx's ``$host``),
 port (``:8080`` where the URL has one, for ``$http_host``), uri (path and arguments as they are
-sent), path (decoded, as ``$uri``), is_args and args. No others, so that a typing error shows.
+sent), path (as ``$uri``: decoded, slashes merged, dots resolved), is_args and args. No others, so
+that a typing error shows.
 """
 
 from __future__ import annotations
@@ -77,11 +78,24 @@ def key_for(url: str, template: str, scheme: str | None = None) -> bytes:
         host=(parts.hostname or "").lower(),
         port=f":{parts.port}" if parts.port else "",
         uri=uri,
-        path=unquote(parts.path, errors="surrogateescape"),
+        path=decoded(parts.path),
         is_args="?" if parts.query else "",
         args=parts.query,
     )
     return key_bytes(filled)
+
+
+def decoded(path: str) -> str:
+    """What nginx makes of a path for ``$uri``. Source: ngx_http_parse_complex_uri."""
+    whole: list[str] = []
+    *parts, last = unquote(path, errors="surrogateescape").split("/")
+    for part in parts + ([last, ""] if last in {".", ".."} else [last]):
+        if part == "..":
+            del whole[-1:]
+        elif part not in {"", "."}:
+            whole.append(part)
+    slash = "/" if whole and last in {"", ".", ".."} else ""
+    return "/" + "/".join(whole) + slash
 
 
 def key_bytes(text: str) -> bytes:
