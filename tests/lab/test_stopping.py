@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+import io
 import signal
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nearcache.lab.experiments.backends import BACKENDS
+from nearcache.lab.runs.driver import Driver, measure
+from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
 from nearcache.lab.runs.stopping import Stopped, Stopping
+
+from .conftest import Silent
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -38,3 +47,26 @@ def test_a_second_signal_does_not_interrupt_the_cleaning_up() -> None:
         with pytest.raises(Stopped):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
+
+
+def test_a_message_that_was_interrupted_is_freed_without_the_garbage_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python 3.12.1 crashes when that finds one: the lab did at its end, after everything."""
+    in_hand: list[weakref.ref[io.BytesIO]] = []
+
+    def run(driver: Driver) -> None:
+        message = io.BytesIO(b"as multiprocessing has one")
+        in_hand.append(weakref.ref(message))
+        with message.getbuffer():
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Driver, "run", run)
+    order = prepare(BACKENDS, Wish(plan="quick", candidates=["locmem"]))
+    gc.disable()
+    try:
+        stopped: Any = measure(order, new_sample(order, "a test"), Silent(), lambda sample: None)
+        assert stopped.exit_code == 130
+        assert not in_hand[0]()
+    finally:
+        gc.enable()

@@ -381,7 +381,7 @@ def _run_all(orders: Sequence[tuple[Order, Wish]], out: Path, strict: bool) -> i
                 if interruption:
                     break
         except Stopped as between:
-            interruption = between
+            interruption = between.forgetful()
         stopping.disarm()
         done += [Done(order.experiment.name, "not run") for order, _ in orders[len(done) :]]
         _summary(done, directory)

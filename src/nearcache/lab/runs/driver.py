@@ -88,7 +88,7 @@ def measure(
         try:
             driver.run()
         except Stopped as stopped:
-            interruption = stopped
+            interruption = stopped.forgetful()
         finally:
             stopping.disarm()
             driver.put_away()

@@ -25,6 +25,14 @@ class Stopped(BaseException):
         super().__init__(signal.Signals(signal_number).name)
         self.exit_code = 128 + signal_number
 
+    def forgetful(self) -> Self:
+        """Itself without what was interrupted: for a name of the function that caught it.
+
+        That would be a cycle, and a message that a process was just being told or telling would
+        be in it: Python 3.12.0 and 3.12.1 crash when they collect such a one (gh-111049).
+        """
+        return self.with_traceback(None)
+
 
 class Stopping:
     """Installs the handlers for a while. Use as a context manager."""
