@@ -1,38 +1,65 @@
-"""The C library's ``fork``, as uWSGI and C code call it: no hook of Python's runs."""
+"""The C library's ``fork``, as uWSGI and C code call it: no hook of Python's runs.
+
+CPython's GIL remembers who waits for it. A child has no such thread, and without Python's hooks
+it hands the GIL to that thread, and waits for ever. So what can hold is tested with forks during
+which every other thread sleeps in a call. No caller of ``fork`` can see to that beforehand: a
+sleep may end at any time. Afterwards the kernel's counts tell it.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 REST_S = 0.05
+SLEEPS = "State:\tS (sleeping)"
 
 # PyDLL keeps the GIL, as a child needs it.
 c_fork: Callable[[], int] = ctypes.PyDLL(None).fork
 
 
 def raw_fork() -> int:
-    """Forks once every other thread sleeps: in a call, but not for the GIL.
+    """Forks while every other thread sleeps. A child beside which one woke is killed unused."""
+    while True:
+        asleep = rest()
+        verdict, ours = os.pipe()
+        child = c_fork()
+        if not child:
+            os.close(ours)
+            if not os.read(verdict, 1):
+                os._exit(1)  # the parent was killed
+            os.close(verdict)
+            return 0
+        os.close(verdict)
+        well = _others() == asleep
+        if well:
+            os.write(ours, b"w")
+        os.close(ours)
+        if well:
+            return child
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
-    CPython's GIL remembers who waits for it. A child has no such thread, and without Python's
-    hooks it would hand the GIL to that thread, and wait for ever.
+
+def rest() -> dict[str, list[str]]:
+    """Returns when every other thread sleeps: for a fork that somebody else is about to do.
+
+    What it returns stays the same for as long as they do.
     """
-    rest()
-    return c_fork()
-
-
-def rest() -> None:
-    """Returns when every other thread sleeps: for a fork that somebody else is about to do."""
-    before = None
-    while before != (before := _switches()):
+    while True:
+        before = _others()
         time.sleep(REST_S)  # whoever wants the GIL has it meanwhile
+        if _others() == before and all(SLEEPS in each for each in before.values()):
+            return before
 
 
-def _switches() -> dict[str, list[str]]:
-    """How often each other thread was put to sleep and woken."""
+def _others() -> dict[str, list[str]]:
+    """Whether each other thread sleeps, and how often it was put to sleep and woken."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
         if int(task.name) != threading.get_native_id():
@@ -40,5 +67,7 @@ def _switches() -> dict[str, list[str]]:
                 lines = (task / "status").read_text().splitlines()
             except OSError:  # it has ended since
                 continue
-            found[task.name] = [line for line in lines if "ctxt_switches" in line]
+            found[task.name] = [
+                each for each in lines if each.startswith("State:") or "ctxt_switches" in each
+            ]
     return found
