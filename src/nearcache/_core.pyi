@@ -17,6 +17,9 @@ def encode(value: object) -> bytes | None:
 def decode(payload: bytes) -> Any:
     """The value of `exact` bytes, which may come from anywhere. Raises ValueError."""
 
+def pack(*words: bytes | int | str) -> bytes:
+    """A command for Redis of these words: an array of bulk strings."""
+
 def generation() -> int:
     """The number of this process, which no forked child shares: one load."""
 

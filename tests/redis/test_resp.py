@@ -221,3 +221,23 @@ def test_hiredis_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_pack_takes_text_and_numbers() -> None:
     assert pack("SET", b"k", 12) == b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n12\r\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "bulk"),
+    [
+        (b"", b"$0\r\n\r\n"),
+        (b"\xff\r\n", b"$3\r\n\xff\r\n\r\n"),
+        ("\u20ac", b"$3\r\n\xe2\x82\xac\r\n"),
+        (0, b"$1\r\n0\r\n"),
+        (-(2**63), b"$20\r\n-9223372036854775808\r\n"),
+        (2**63, b"$19\r\n9223372036854775808\r\n"),
+    ],
+)
+def test_each_word_is_packed_as_its_bytes(word: Any, bulk: bytes) -> None:
+    assert pack(b"GET", word) == b"*2\r\n$3\r\nGET\r\n" + bulk
+
+
+def test_text_that_is_no_text_is_not_packed() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        pack("\ud800")

@@ -76,6 +76,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nginx_keys::nginx_group, module)?)?;
     module.add_function(wrap_pyfunction!(encode, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
+    module.add_function(wrap_pyfunction!(resp::pack_words, module)?)?;
     module.add_function(wrap_pyfunction!(fork::generation, module)?)?;
     module.add_function(wrap_pyfunction!(fork::_when_forked, module)?)?;
     Ok(())

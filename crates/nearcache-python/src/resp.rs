@@ -4,11 +4,12 @@
 //!  *3\r\n  $3\r\nSET\r\n  $4\r\n:1:k\r\n  $2\r\n42\r\n
 //! ```
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyInt, PyTuple};
 
 /// One string of a command, in two pieces: a value is a header and a payload.
 pub type Part<'a> = [&'a [u8]; 2];
@@ -58,6 +59,27 @@ pub fn packed<'py>(py: Python<'py>, parts: &[Part<'_>]) -> PyResult<Bound<'py, P
         assert!(room.is_empty(), "every byte was written");
         Ok(bytes)
     }
+}
+
+/// One command of these words: bytes as they are, and the text of anything else.
+#[pyfunction(name = "pack")]
+#[pyo3(signature = (*words))]
+pub fn pack_words<'py>(words: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyBytes>> {
+    let texts = words.as_slice().iter().map(text_of).collect::<PyResult<Vec<_>>>()?;
+    let parts: Vec<_> = texts.iter().map(|text| whole(text)).collect();
+    packed(words.py(), &parts)
+}
+
+fn text_of<'a>(word: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
+    if let Ok(bytes) = word.cast::<PyBytes>() {
+        return Ok(Cow::Borrowed(bytes.as_bytes()));
+    }
+    let number = word.cast_exact::<PyInt>().ok().and_then(|int| int.extract::<i64>().ok());
+    let text = match number {
+        Some(number) => number.to_string(),
+        None => word.str()?.to_str()?.to_owned(),
+    };
+    Ok(Cow::Owned(text.into_bytes()))
 }
 
 fn part_len(part: &Part<'_>) -> usize {

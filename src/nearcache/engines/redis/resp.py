@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol
 
+from nearcache import _core
+
 Parser = Literal["hiredis", "python"]
 
 
@@ -57,13 +59,8 @@ class Reader(Protocol):
 # ---- commands
 
 
-def pack(*words: bytes | int | str) -> bytes:
-    """One command."""
-    parts = [b"*%d\r\n" % len(words)]
-    for word in words:
-        raw = word if isinstance(word, bytes) else str(word).encode()
-        parts.append(b"$%d\r\n%b\r\n" % (len(raw), raw))
-    return b"".join(parts)
+pack = _core.pack
+"""One command."""
 
 
 # ---- replies
