@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nearcache.clock import FakeClock
-from nearcache.flows import Flow, Pause, Run, ask, twins
+from nearcache.flows import Flow, Pause, Run, ask, call, steps_of, twins
 
 
 class Engine:
@@ -74,6 +74,81 @@ def test_a_cancelled_flow_leaves_by_its_finally() -> None:
 
     asyncio.run(cancelled())
     assert host.left
+
+
+class FlowingEngine:
+    """Its methods are flows themselves; ``steps`` is what they asked for."""
+
+    native_async = True
+    clock = FakeClock(0)
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    @property
+    def engine(self) -> FlowingEngine:
+        return self
+
+    def _triple(self, number: int) -> Flow[int]:
+        return 3 * (yield call(self, "told", number))
+
+    triple, atriple = twins(_triple)
+
+    def told(self, number: int) -> int:
+        self.steps.append("told")
+        return number
+
+    async def atold(self, number: int) -> int:
+        self.steps.append("atold")
+        return number
+
+
+class Overridden(FlowingEngine):
+    def triple(self, number: int) -> int:
+        self.steps.append("own")
+        return -number
+
+    async def atriple(self, number: int) -> int:
+        self.steps.append("own")
+        return -number
+
+
+class Around:
+    """Hands everything on to the engine in it."""
+
+    native_async = True
+
+    def __init__(self, inside: FlowingEngine) -> None:
+        self.inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "told":
+            raise AssertionError("the steps are those of the engine inside")
+        return getattr(self.inside, name)
+
+
+class Ninefold(Host):
+    def _ninefold(self, number: int) -> Flow[int]:
+        once = yield from steps_of(self.engine, "triple", number)
+        return int((yield from steps_of(self.engine, "triple", once)))
+
+    ninefold, aninefold = twins(_ninefold)
+
+
+@pytest.mark.parametrize("around", [lambda engine: engine, Around], ids=["itself", "around"])
+def test_the_steps_of_an_engine_s_flow_are_the_caller_s(around: Any) -> None:
+    engine = FlowingEngine()
+    host = Ninefold(around(engine))
+    assert host.ninefold(1) == 9
+    assert asyncio.run(host.aninefold(1)) == 9
+    assert engine.steps == ["told", "told", "atold", "atold"]
+
+
+def test_a_method_that_is_no_flow_is_one_step() -> None:
+    engine = Overridden()
+    host = Ninefold(engine)
+    assert host.ninefold(1) == asyncio.run(host.aninefold(1)) == 1
+    assert engine.steps == ["own"] * 4
 
 
 def test_twins_have_their_names_and_are_plain_functions() -> None:

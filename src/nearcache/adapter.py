@@ -128,7 +128,7 @@ class Configured(StampedeProof):
         """Whether the native module writes and reads what :attr:`codec` would."""
         return self.options.native_codec
 
-    @property
+    @cached_property
     def counters(self) -> Counters:
         return once((type(self), "counters", self.options.location), Counters)
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from nearcache.clock import Clock
 from nearcache.errors import ConnectionFailed, EngineError, EngineUnavailable, ReplyTimeout
-from nearcache.flows import Flow, Pause, ask
+from nearcache.flows import Flow, Pause, ask, steps_of
 from nearcache.keeper import keeper_of
 from nearcache.leases import lock_epoch
 
@@ -89,7 +89,8 @@ class Bid:
         elif wait_s == 0:
             made_up = () if self.ticket is None else (self.ticket,)
             self.lock_epoch = lock_epoch(self._engine)
-            token = yield ask("lock_acquire", self._name, self._ttl_ms, *made_up)
+            asked = steps_of(self._engine, "lock_acquire", self._name, self._ttl_ms, *made_up)
+            token = yield from asked
         else:  # one round trip, whether it is free or not
             wait_ms = self._wait_ms(wait_s if wait_s is not None else math.inf)
             token = yield from self._ask_to_wait(wait_ms)
@@ -124,7 +125,7 @@ class Bid:
         question = "lock_wait", self._name, self.ticket, self._ttl_ms, wait_ms
         if self._asks_far:
             self.lock_epoch = lock_epoch(self._engine)
-            token, ticket = yield ask(*question)
+            token, ticket = yield from steps_of(self._engine, *question)
         else:
             token, ticket = self._told_at_once(*question)
         self.ticket, self.has_place = ticket or self.ticket, token is None
@@ -132,8 +133,8 @@ class Bid:
 
     def _wait_ms(self, left_s: float) -> int:
         # The lease is counted from before the wait. It must not lose much of its time to that.
-        longest_ms = max(1, min(WAIT_MS, self._ttl_ms // 4))
-        return min(longest_ms, math.ceil(min(left_s, WAIT_MS) * 1000))
+        longest_ms = min(WAIT_MS, self._ttl_ms // 4) or 1
+        return longest_ms if left_s * 1000 >= longest_ms else math.ceil(left_s * 1000)
 
     def withdraw(self, error: BaseException) -> None:
         """Gives back whatever the store gave, or may have given. Asks nothing that could wait."""

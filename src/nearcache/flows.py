@@ -84,6 +84,20 @@ def call(target: Any, method: str, *args: Any) -> Call:
     return _made(Call, (target, method, args))
 
 
+def steps_of(engine: Any, method: str, *args: Any) -> Flow[Any]:
+    """What an engine's method does, as a part of another flow of that engine.
+
+    Its own steps, if it is one of :func:`twins`: then nothing is run inside a run.
+    """
+    bound = getattr(engine, method)
+    flow = getattr(bound, "flow", None)
+    return _one_step(ask(method, *args)) if flow is None else flow(bound.__self__, *args)
+
+
+def _one_step(step: Step) -> Flow[Any]:
+    return (yield step)
+
+
 def run(flow: Flow[R], engine: Any, clock: Clock) -> R:
     """The flow's result; its steps are plain calls."""
     act: Callable[[Any], Any] = flow.send
@@ -95,7 +109,11 @@ def run(flow: Flow[R], engine: Any, clock: Clock) -> R:
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
             try:
-                outcome, act = _done(step, engine, clock), flow.send
+                if isinstance(step, Call):  # here: most steps are one, and a function is dear
+                    target, method, args = step
+                    outcome, act = getattr(target, method)(*args), flow.send
+                else:
+                    outcome, act = _done(step, engine, clock), flow.send
             except BaseException as error:  # noqa: BLE001 - the flow decides, and cleans up
                 outcome, act = error, flow.throw
     finally:
@@ -125,7 +143,10 @@ async def arun(flow: Flow[R], engine: Any, clock: Clock) -> R:
 def twins(
     flow: Callable[Concatenate[S, P], Flow[R]],
 ) -> tuple[Callable[Concatenate[S, P], R], Callable[Concatenate[S, P], Coroutine[Any, Any, R]]]:
-    """A method and its ``a`` twin. Plain functions: Django 6.1 looks for their ``__func__``."""
+    """A method and its ``a`` twin. Plain functions: Django 6.1 looks for their ``__func__``.
+
+    ``method.flow`` is the flow.
+    """
 
     def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return run(flow(self, *args, **kwargs), self.engine, self.clock)
@@ -133,6 +154,7 @@ def twins(
     async def amethod(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await arun(flow(self, *args, **kwargs), self.engine, self.clock)
 
+    method.flow = flow  # type: ignore[attr-defined]
     name = flow.__name__.lstrip("_")
     for function, called in ((method, name), (amethod, f"a{name}")):
         functools.update_wrapper(function, flow)
@@ -141,11 +163,9 @@ def twins(
     return method, amethod
 
 
-def _done(step: Step, engine: Any, clock: Clock) -> Any:
+def _done(step: Ask | Pause | Run, engine: Any, clock: Clock) -> Any:
     if isinstance(step, Ask):
         return getattr(engine, step.method)(*step.args, **step.kwargs)
-    if isinstance(step, Call):
-        return getattr(step.target, step.method)(*step.args)
     if isinstance(step, Pause):
         return clock.sleep(step.seconds)
     result = step.function()

@@ -43,7 +43,7 @@ from nearcache.errors import (
     LockLost,
     LockNotAcquired,
 )
-from nearcache.flows import Flow, arun, ask, run
+from nearcache.flows import Flow, arun, ask, run, steps_of
 from nearcache.keeper import Keeper, keeper_of
 from nearcache.keys import decode_key
 from nearcache.leases import FOREVER_MS, Lease
@@ -179,7 +179,11 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        run(self._leave_block(error), self.engine, self.clock)
+        try:
+            run(self._release(), self.engine, self.clock)
+        except (LockLost, EngineError) as ours:
+            if not _hidden(ours, error):
+                raise
 
     async def __aenter__(self) -> Self:
         self._in_block = True
@@ -193,13 +197,17 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await arun(self._leave_block(error), self.engine, self.clock)
+        try:
+            await arun(self._release(), self.engine, self.clock)
+        except (LockLost, EngineError) as ours:
+            if not _hidden(ours, error):
+                raise
 
     # -- how -----------------------------------------------------------------------------------
 
     def _acquire(self, wait_s: float | None, blocks: bool) -> Flow[bool]:
         caller = _caller() if self._reentrant else None
-        if self._come_in_again(caller):
+        if (caller is not None or self._lease is not None) and self._come_in_again(caller):
             return True
         bid = Bid(self.engine, self.name, self._ttl_ms, self.clock, self._asks_far)
         try:
@@ -253,7 +261,7 @@ class Lock:
                 keeper.add(lease, lease.undo)
             self._go_out(lease)
             if self._asks_far:
-                held = yield ask("lock_release", self.name, lease.token)
+                held = yield from steps_of(self.engine, "lock_release", self.name, lease.token)
             else:
                 held = lease.undo()
             keeper.drop(lease)
@@ -274,15 +282,6 @@ class Lock:
             raise
         if not held:
             raise lease.lose()
-
-    def _leave_block(self, error: BaseException | None) -> Flow[None]:
-        try:
-            yield from self._release()
-        except (LockLost, EngineError) as ours:
-            # The body's own error says more than ours, and must not be hidden by it.
-            if error is None:
-                raise
-            logger.warning("%s (while handling %s)", ours, type(error).__name__)
 
     def _take(
         self, token: int, asked_at_s: float, lock_epoch: int | None, caller: object | None
@@ -399,6 +398,13 @@ _reentrant: OfProcess[_Leases] = OfProcess(weakref.WeakValueDictionary)
 them; that it is still the same one says ``lease.owner``."""
 
 
+def _hidden(ours: Exception, error: BaseException | None) -> bool:
+    """True if the block ended with an error of its own, which says more than ours."""
+    if error is not None:
+        logger.warning("%s (while handling %s)", ours, type(error).__name__)
+    return error is not None
+
+
 def _caller() -> object:
     """The task that runs, or else the thread (greenlet)."""
     return this_task() or this_thread()
@@ -409,10 +415,13 @@ def _greenlets() -> bool:
     return not isinstance(time.sleep, types.BuiltinFunctionType)
 
 
+_NUMBER = int, float
+
+
 def _ttl_ms(timeout_s: float | None, engine: Any) -> int:
     if timeout_s is None:
         return int(getattr(engine, "lock_ttl_ms", FOREVER_MS))
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
+    if not isinstance(timeout_s, _NUMBER) or isinstance(timeout_s, bool):
         raise TypeError(f"timeout is {timeout_s!r}; write a number of seconds")
     if not timeout_s > 0:  # not a number is not above 0 either
         raise ValueError(f"timeout is {timeout_s!r}; write a number of seconds above 0")

@@ -18,12 +18,14 @@ Keys that hold something else than a string are absent to ``get_many`` (as MGET 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from nearcache.clock import Clock, SystemClock
 from nearcache.engine import ABSENT, ScanItem
+from nearcache.engines.redis.bells import Bells
 from nearcache.engines.redis.claims import MARK, RedisClaims
 from nearcache.engines.redis.faults import error_of, no_scripts
 from nearcache.engines.redis.locks import RedisLocks
@@ -35,7 +37,7 @@ from nearcache.errors import NotPermitted
 from nearcache.flows import Flow, call, twins
 from nearcache.keys import glob_escape
 from nearcache.outage import Outage
-from nearcache.process import once
+from nearcache.process import OfProcess, once
 
 SCAN_COUNT = 1000  # what the server looks at per step: under a millisecond, some 100 us
 UNLINK_KEYS = 1000  # per command, for the same reason
@@ -64,6 +66,7 @@ class RedisEngine(RedisLocks, RedisClaims):
         self.clock = clock or SystemClock()
         self.outage = Outage(name)
         self._ahead_ms = {}
+        self._bells = OfProcess(functools.partial(Bells, topology))
 
     @property
     def engine(self) -> RedisEngine:

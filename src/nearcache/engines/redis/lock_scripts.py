@@ -33,6 +33,10 @@ commands of connections in its buffers that have ended long since: each would ma
 whom nobody knows. Who is late is told so, with the server's time, and asks again.
 
 RENEW, RELEASE and LEAVE run on a server whose memory is full (``allow-oom``).
+
+A script's own words take most of its time: a number made text a tenth of it. So what is there
+already is not written again, the hash's life comes as the text that PEXPIRE takes, and what
+only a queue needs is defined behind what happens without one.
 """
 
 from __future__ import annotations
@@ -48,42 +52,47 @@ TAKE_MS = 500
 """So long the lock waits for the one it was handed to."""
 OUTLIVES_MS = 86_400_000
 
-_COMMON = f"""
-local LOCK = KEYS[1]
-local time = redis.call('TIME')
+_STATE = """
+local LOCK, call = KEYS[1], redis.call
+local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local token, ticket, ends, since, first, last = unpack(redis.call('HMGET', LOCK,
-  'token', 'ticket', 'until', 'since', 'first', 'last'))
+local token, ticket, ends, first, last = unpack(call('HMGET', LOCK,
+  'token', 'ticket', 'until', 'first', 'last'))
 local held = ticket and ticket ~= '' and tonumber(ends) > now
 first, last = tonumber(first or 1), tonumber(last or 0)
+"""
 
+_GIVE = f"""
 local function whole(number) return string.format('%.0f', number) end
+local function lives_until(lives_ms) return whole(now + lives_ms - {OUTLIVES_MS}) end
 
 -- A lock that ran out ends the chain.
-local function give(to, ttl_ms)
-  if ticket ~= '' then since = nil end
-  token = whole(token and token + 1 or time[1] * 1000000 + time[2])
-  redis.call('HSET', LOCK, 'token', token, 'ticket', to, 'until', whole(now + ttl_ms),
-    'since', since or token)
-  redis.call('PEXPIRE', LOCK, whole(ttl_ms + {OUTLIVES_MS}))
-  return tonumber(token)
+local function give(to, lives_ms)
+  local number = token and token + 1 or time[1] * 1000000 + time[2]
+  token = whole(number)
+  call('HSET', LOCK, 'token', token, 'ticket', to, 'until', lives_until(lives_ms))
+  if ticket ~= '' then call('HSET', LOCK, 'since', token) end
+  call('PEXPIRE', LOCK, lives_ms)
+  return number
 end
+"""
 
+_QUEUE = f"""
 -- The first who has asked of late, taken out of the queue: ticket and channel.
 local function next_waiter()
   local found, channel
   if first > last then return end
   while first <= last and not found do
-    local place = redis.call('HGET', LOCK, 'p' .. first)
+    local place = call('HGET', LOCK, 'p' .. first)
     if place then
       local kept, whose, where = string.match(place, '^(%d+) (%d+) (.*)$')
-      redis.call('HDEL', LOCK, 'p' .. first, 'w' .. whose)
+      call('HDEL', LOCK, 'p' .. first, 'w' .. whose)
       if tonumber(kept) > now then found, channel = whose, where end
     end
     first = first + 1
   end
   if first > last then first, last = 1, 0 end
-  redis.call('HSET', LOCK, 'first', first, 'last', last)
+  call('HSET', LOCK, 'first', first, 'last', last)
   return found, channel
 end
 
@@ -91,94 +100,120 @@ end
 local function pass_on(me)
   local to, channel = next_waiter()
   if not to or to == me then return false end
-  give(to, {TAKE_MS})
+  give(to, '{OUTLIVES_MS + TAKE_MS}')
   -- An ACL may forbid it: the waiter then finds out when it asks again.
   redis.pcall('PUBLISH', channel, to)
   return true
 end
+"""
 
+_LET_GO = """
 local function let_go()
   ticket = ''
-  if not pass_on() then redis.call('HSET', LOCK, 'ticket', '') end
+  if not pass_on() then call('HSET', LOCK, 'ticket', '') end
 end
 """
 
 LATE = -1
 """Instead of a token: it came too late to give anything out."""
 
-# ARGV: ticket, ttl_ms, until when (ms). The token, 0 or LATE; the server's time.
+# ARGV: ticket, how long the hash lives (ms), until when (ms). The token, 0 or LATE; the server's
+# time.
 ACQUIRE = Script(
-    _COMMON
+    _STATE
+    + _GIVE
     + f"""
 if now > tonumber(ARGV[3]) then return {{{LATE}, now}} end
-if held and ticket == ARGV[1] then return {{tonumber(token), now}} end
-if held or pass_on() then return {{0, now}} end
-return {{give(ARGV[1], ARGV[2]), now}}
+if held then return {{ticket == ARGV[1] and tonumber(token) or 0, now}} end
+if first > last then return {{give(ARGV[1], ARGV[2]), now}} end
+"""
+    + _QUEUE
+    + """
+if pass_on() then return {0, now} end
+return {give(ARGV[1], ARGV[2]), now}
 """
 )
 
-# ARGV: ticket, ttl_ms, channel, until when (ms). The token, 0 or LATE; the milliseconds the
-# holder has left; the server's time.
+# ARGV: ticket, how long the hash lives (ms), channel, until when (ms). The token or LATE and the
+# server's time; or 0, the milliseconds the holder has left, and the server's time.
 WAIT = Script(
-    _COMMON
+    _STATE
+    + _GIVE
     + f"""
 local me = ARGV[1]
-if now > tonumber(ARGV[4]) then return {{{LATE}, 0, now}} end
+if now > tonumber(ARGV[4]) then return {{{LATE}, now}} end
 if held and ticket == me then
-  redis.call('HSET', LOCK, 'until', whole(now + ARGV[2]))
-  redis.call('PEXPIRE', LOCK, whole(ARGV[2] + {OUTLIVES_MS}))
-  return {{tonumber(token), 0, now}}
+  call('HSET', LOCK, 'until', lives_until(ARGV[2]))
+  call('PEXPIRE', LOCK, ARGV[2])
+  return {{tonumber(token), now}}
 end
-if not held and first > last then return {{give(me, ARGV[2]), 0, now}} end
+if not held and first > last then return {{give(me, ARGV[2]), now}} end
+"""
+    + _QUEUE
+    + f"""
 local place = whole(now + {KEPT_MS}) .. ' ' .. me .. ' ' .. ARGV[3]
-local number = redis.call('HGET', LOCK, 'w' .. me)
+local number = call('HGET', LOCK, 'w' .. me)
 -- First: whoever asks is alive, however late it is.
-if number then redis.call('HSET', LOCK, 'p' .. number, place) end
+if number then call('HSET', LOCK, 'p' .. number, place) end
 if not held then
-  if not pass_on(me) then return {{give(me, ARGV[2]), 0, now}} end
+  if not pass_on(me) then return {{give(me, ARGV[2]), now}} end
   ends = now + {TAKE_MS}
 end
 if not number then
   last = last + 1
-  redis.call('HSET', LOCK, 'w' .. me, last, 'p' .. last, place, 'first', first, 'last', last)
+  call('HSET', LOCK, 'w' .. me, last, 'p' .. last, place, 'first', first, 'last', last)
 end
 return {{0, ends - now, now}}
 """
 )
 
-# ARGV: token, ttl_ms. 1 if it was held.
+# ARGV: token, how long the hash lives (ms). 1 if it was held.
 RENEW = Script(
-    _COMMON
-    + f"""
+    _STATE
+    + _GIVE
+    + """
 if not held or token ~= ARGV[1] then return 0 end
-redis.call('HSET', LOCK, 'until', whole(now + ARGV[2]))
-return redis.call('PEXPIRE', LOCK, whole(ARGV[2] + {OUTLIVES_MS}))
+call('HSET', LOCK, 'until', lives_until(ARGV[2]))
+return call('PEXPIRE', LOCK, ARGV[2])
 """,
     flags="allow-oom",
 )
 
 # ARGV: token. 1 if it was held, or had been when it was released before.
 RELEASE = Script(
-    _COMMON
+    _STATE
     + """
 if not token then return 0 end
+if held and token == ARGV[1] and first > last then
+  call('HSET', LOCK, 'ticket', '')
+  return 1
+end
+"""
+    + _GIVE
+    + _QUEUE
+    + _LET_GO
+    + """
 if held and token == ARGV[1] then
   let_go()
   return 1
 end
+local since = tonumber(call('HGET', LOCK, 'since'))
 local given, newest = tonumber(ARGV[1]), tonumber(token)
 if ticket == '' then newest = newest + 1 end
-return (tonumber(since) <= given and given < newest) and 1 or 0
+return since <= given and given < newest and 1 or 0
 """,
     flags="allow-oom",
 )
 
 # ARGV: ticket. Gives up whatever the ticket has: the lock, or a place.
 LEAVE = Script(
-    _COMMON
+    _STATE
+    + _GIVE
+    + _QUEUE
+    + _LET_GO
     + """
-local number = redis.call('HGET', LOCK, 'w' .. ARGV[1])
-if number then redis.call('HDEL', LOCK, 'w' .. ARGV[1], 'p' .. number) end
+local number = call('HGET', LOCK, 'w' .. ARGV[1])
+if number then call('HDEL', LOCK, 'w' .. ARGV[1], 'p' .. number) end
 if held and ticket == ARGV[1] then let_go() end
 return 0
 """,

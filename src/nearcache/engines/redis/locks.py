@@ -18,29 +18,28 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nearcache.engines.redis.bells import Bell, Bells
+from nearcache.engines.redis.bells import Bells
 from nearcache.engines.redis.faults import error_of
 from nearcache.engines.redis.lock_scripts import (
     ACQUIRE,
     LATE,
     LEAVE,
+    OUTLIVES_MS,
     RELEASE,
     RENEW,
     TAKE_MS,
     WAIT,
     lock_key,
 )
-from nearcache.engines.redis.pool import once_here
 from nearcache.engines.redis.resp import ErrorReply, pack
 from nearcache.engines.redis.scripts import Script, Word, not_compiled, unknown
 from nearcache.engines.redis.topology import SAFE, Reply, Topology
 from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
 from nearcache.flows import Flow, Host, call, twins
 from nearcache.keeper import keeper_of
-from nearcache.process import chance
+from nearcache.process import OfProcess, chance
 
 ASK_AGAIN_S = 0.5
 RAN_OUT_S = (0.002, 0.020)
@@ -64,6 +63,13 @@ class RedisLocks(Base):
     _flagged = True
     _ahead_ms: dict[str, float]
     """How far each server's clock is ahead of our monotonic one, as it said last."""
+    _bells: OfProcess[Bells]
+
+    @functools.cached_property
+    def _patience_s(self) -> float:
+        """So long we may wait for a reply."""
+        target = self.topology.target
+        return max(target.connect_timeout_s + target.read_timeout_s, LEAST_PATIENCE_S)
 
     def lock_ticket(self) -> int:
         """A number that nobody else has: what is asked under it can be given up unseen."""
@@ -81,7 +87,7 @@ class RedisLocks(Base):
     ) -> Flow[int | None]:
         mine = ticket or self.lock_ticket()
         try:
-            token, _ = yield from self._timely(ACQUIRE, name, mine, ttl_ms)
+            token, _ = yield from self._timely(ACQUIRE, name, mine, ttl_ms + OUTLIVES_MS)
         except BaseException as error:
             if ticket is None:  # else the caller knows it, and what to do
                 self._leave_later(name, mine, ttl_ms, error)
@@ -91,7 +97,7 @@ class RedisLocks(Base):
     lock_acquire, alock_acquire = twins(_lock_acquire)
 
     def _lock_renew(self, name: bytes, token: int, ttl_ms: int) -> Flow[bool]:
-        return bool((yield from self._lock_script(RENEW, name, token, ttl_ms)))
+        return bool((yield from self._lock_script(RENEW, name, token, ttl_ms + OUTLIVES_MS)))
 
     lock_renew, alock_renew = twins(_lock_renew)
 
@@ -103,38 +109,27 @@ class RedisLocks(Base):
     def _lock_wait(
         self, name: bytes, ticket: int | None, ttl_ms: int, wait_ms: int
     ) -> Flow[tuple[int | None, int | None]]:
-        bells = self._bells()
+        bells = self._bells.here()
         mine = ticket or self.lock_ticket()
+        asking = WAIT, name, mine, ttl_ms + OUTLIVES_MS, bells.channel
         # Hung up before asking, or a ring in between would not be heard.
         bell = bells.hang(mine)
         try:
-            token = yield from self._wait_for(bells, bell, name, mine, ttl_ms, wait_ms)
+            reply = yield from self._timely(*asking)
+            if not reply[0] and wait_ms:
+                bells.listen()
+                if (yield call(bell, "heard", _pause_s(bells, wait_ms, reply[1]))):
+                    reply = yield from self._timely(*asking)
         except BaseException as error:
             if ticket is None:  # else the caller knows it, and what to do
                 self._leave_later(name, mine, ttl_ms, error)
             raise
         finally:
             bells.take_down(mine)
+        token = reply[0]
         return (token, None) if token else (None, mine)
 
     lock_wait, alock_wait = twins(_lock_wait)
-
-    def _wait_for(
-        self, bells: Bells, bell: Bell, name: bytes, ticket: int, ttl_ms: int, wait_ms: int
-    ) -> Flow[int]:
-        """The token; 0 if the lock did not come in time."""
-        asking = (WAIT, name, ticket, ttl_ms, bells.channel)
-        token, left_ms, _ = yield from self._timely(*asking)
-        if token or not wait_ms:
-            return int(token)
-        bells.listen()
-        pause_s = min(wait_ms / 1000, bells.longest_pause_s(ASK_AGAIN_S) * _between(0.8, 1.2))
-        if left_ms >= 0:
-            pause_s = min(pause_s, left_ms / 1000 + _between(*RAN_OUT_S))
-        if not (yield call(bell, "heard", pause_s)):
-            return 0
-        token, *_ = yield from self._timely(*asking)
-        return int(token)
 
     def _lock_leave(self, name: bytes, ticket: int) -> Flow[None]:
         yield from self._lock_script(LEAVE, name, ticket)
@@ -145,9 +140,7 @@ class RedisLocks(Base):
 
     def _timely(self, script: Script, name: bytes, *arguments: Word) -> Flow[Any]:
         """The reply of a script that gives something out, and only while we wait for it."""
-        target = self.topology.target
-        patience_s = max(target.connect_timeout_s + target.read_timeout_s, LEAST_PATIENCE_S)
-        server = self.lock_server(name)
+        server, patience_s = self.lock_server(name), self._patience_s
         for _ in range(LATE_TRIES):
             now_ms, ahead_ms = time.monotonic() * 1000, self._ahead_ms.get(server)
             until = 0 if ahead_ms is None else int(now_ms + ahead_ms + patience_s * 1000)
@@ -164,7 +157,8 @@ class RedisLocks(Base):
     def _lock_script(self, script: Script, name: bytes, *arguments: Word) -> Flow[Reply]:
         if not self._flagged:
             script = script.unflagged
-        key, packed = _packed(script.sha1, name, arguments)
+        key = lock_key(name)
+        packed = pack(b"EVALSHA", script.sha1, 1, key, *arguments)
         reply = yield call(self.topology, "ask", packed, key, SAFE)
         if not isinstance(reply, ErrorReply):
             return reply
@@ -192,24 +186,11 @@ class RedisLocks(Base):
                 lambda: self.lock_leave(name, ticket), ttl_ms / 1000, after_s
             )
 
-    def _bells(self) -> Bells:
-        return once_here(("bells", id(self.topology)), lambda: Bells(self.topology))
 
-
-def _packed(sha1: bytes, name: bytes, arguments: Sequence[Word]) -> tuple[bytes, bytes]:
-    """``Script.by_name``, with what is the same every time made once; the key that routes it."""
-    key, packed = _unchanging(sha1, name, len(arguments))
-    for word in arguments:
-        raw = b"%d" % word if isinstance(word, int) else word
-        packed += b"$%d\r\n%b\r\n" % (len(raw), raw)
-    return key, packed
-
-
-@functools.lru_cache(maxsize=1024)
-def _unchanging(sha1: bytes, name: bytes, arguments: int) -> tuple[bytes, bytes]:
-    key = lock_key(name)
-    words = pack(b"EVALSHA", sha1, 1, key).partition(b"\r\n")[2]
-    return key, b"*%d\r\n%b" % (4 + arguments, words)
+def _pause_s(bells: Bells, wait_ms: int, left_ms: float) -> float:
+    """How long to wait for a bell; the holder has ``left_ms`` left."""
+    pause_s = min(wait_ms / 1000, bells.longest_pause_s(ASK_AGAIN_S) * _between(0.8, 1.2))
+    return pause_s if left_ms < 0 else min(pause_s, left_ms / 1000 + _between(*RAN_OUT_S))
 
 
 def _between(least: float, most: float) -> float:
