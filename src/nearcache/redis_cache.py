@@ -230,9 +230,9 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
             return (yield from EngineCache._set_many(self, dict(data), timeout, version))
         packed, count = self._set_many_command(dict(data), timeout, version)
         if count:
-            for reply in (yield call(self._topology, "ask_many", packed, count, ONCE)):
-                if isinstance(reply, ErrorReply):
-                    self._raise(reply, packed)
+            replies = yield call(self._topology, "ask_many", packed, count, ONCE)
+            if ErrorReply in map(type, replies):
+                self._raise(next(each for each in replies if type(each) is ErrorReply), packed)
         return []
 
     def _did_delete_many(self, keys: Iterable[Any], version: int | None = None) -> Flow[None]:

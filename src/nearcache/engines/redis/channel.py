@@ -168,9 +168,14 @@ class Channel:
         return self.received + self.passed
 
     def usable(self) -> bool:
-        """False if it was closed, has unread bytes, or belongs to another thread's hub."""
+        """False if it was closed, has unread bytes, or belongs to another thread's hub.
+
+        That is looked at if it was idle for longer than ``IDLE_S``.
+        """
         if self.closing or self.fresh_until == BUSY:
             return False
+        if time.monotonic() < self.fresh_until:
+            return True
         if self.hub is not None and self.hub is not _current_hub():
             return False
         if self.kernel:
@@ -235,7 +240,8 @@ class Channel:
         exchange = self.exchange
         assert exchange is not None
         self.fresh_until = BUSY
-        self._block()
+        if self._unblocked:
+            self._block()
         begun, exchange.begun = exchange.begun, True
         if exchange.count > 1 and len(exchange.data) > AT_ONCE_BYTES:
             self._send_while_reading(exchange)
@@ -283,8 +289,9 @@ class Channel:
         while len(exchange.replies) < exchange.count:
             if self._receive(size) == size:
                 size = BIG_READ_BYTES
-            self._count(started, before)
             self._parse(exchange)
+            if len(exchange.replies) < exchange.count:
+                self._count(started, before)
         if len(exchange.replies) > exchange.count or (self.has_data() and not self._has_pushes):
             raise ProtocolError("more replies than there were commands")
 
@@ -317,11 +324,13 @@ class Channel:
             raise TimeoutError(errno.ETIMEDOUT, f"only {moved} bytes came or left")
 
     def _send_all(self, exchange: Exchange) -> None:
-        data = memoryview(exchange.data)
+        data = exchange.data
+        if len(data) <= SEND_BYTES and not exchange.sent:
+            self._send(exchange, data)  # mostly that is all
         while (at := exchange.sent) < len(data):
-            self._send(exchange, data[at : at + SEND_BYTES])
+            self._send(exchange, memoryview(data)[at : at + SEND_BYTES])
 
-    def _send(self, exchange: Exchange, piece: memoryview) -> None:
+    def _send(self, exchange: Exchange, piece: bytes | memoryview) -> None:
         parts, send = exchange.parts, self._raw_send
         if self._green is None:
             parts.extend(map(send, (piece,)))

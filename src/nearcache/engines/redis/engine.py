@@ -353,6 +353,9 @@ class RedisEngine(RedisLocks, RedisClaims):
     def _each(self, requests: Sequence[tuple[bytes, bytes]], safety: int) -> Flow[list[Reply]]:
         if not requests:
             return []
+        if len(requests) == 1:  # a single command has the shorter way
+            packed, key = requests[0]
+            return [(yield from self._asked(packed, key, safety))]
         replies = yield call(self.topology, "ask_each", requests, safety)
         asked = zip(replies, requests, strict=True)
         return [self._told(reply, packed) for reply, (packed, _) in asked]

@@ -244,8 +244,11 @@ class SharedLine:
         channel = self._channel(station)
         for request in batch:
             request.taken = True
-        data = b"".join([request.packed for request in batch])
-        count = sum([request.count for request in batch])
+        if len(batch) == 1:
+            data, count = batch[0].packed, batch[0].count
+        else:
+            data = b"".join([request.packed for request in batch])
+            count = sum([request.count for request in batch])
         channel.exchange = Exchange(data, count, batch)
 
     def _carry(self, station: Station) -> None:

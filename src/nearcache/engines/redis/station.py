@@ -161,8 +161,7 @@ class Station:
 
     def _following(self) -> Request | None:
         """Who leads next, if anybody waits; the channel is closed now, if that was wished."""
-        torn = self.torn()
-        if torn is not None:
+        if self.channel.exchange is not None and (torn := self.torn()) is not None:
             return torn
         if self.channel.closing:
             self.drop()
