@@ -15,7 +15,7 @@ from nearcache.errors import LabError
 from nearcache.lab.method.evidence import kinds_of_answers
 from nearcache.lab.own.replaying import make_ready, speed_of
 from nearcache.lab.own.script import Playwright, Script, Spec, Values, calls_of
-from nearcache.lab.sample import read_sample
+from nearcache.lab.sample import Cell, read_sample
 from nearcache.lab.subjects.replay import Stage
 from nearcache.lab.timing.operations import WrongAnswer
 from nearcache.recording.cache import RecordingCache
@@ -196,6 +196,13 @@ def run(trace: Path, out: Path, *words: str) -> Any:
     )  # fmt: skip
 
 
+def of_a_round(cell: Cell) -> tuple[float, float, float]:
+    """Calls, hits and misses. A busy machine ends the time after a round more or less."""
+    rounds = sum(map(len, cell.points.values()))
+    assert cell.calls >= rounds > 0
+    return cell.calls / rounds, cell.hits / rounds, cell.misses / rounds
+
+
 def test_a_recording_is_played_as_fast_as_it_goes(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = run(trace, out)
@@ -208,8 +215,7 @@ def test_a_recording_is_played_as_fast_as_it_goes(trace: Path, tmp_path: Path) -
     for operation in ("call", "get", "miss"):
         one = sample.cells["locmem", operation, "recording"]
         other = sample.cells["filebased", operation, "recording"]
-        assert one.calls == other.calls > 0
-        assert (one.hits, one.misses) == (other.hits, other.misses)
+        assert of_a_round(one) == of_a_round(other)
         assert one.points
     # A rule of evidence: a miss is fast, and is timed apart.
     assert not kinds_of_answers(sample).problems  # type: ignore[union-attr]

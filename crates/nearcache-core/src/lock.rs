@@ -215,6 +215,7 @@ pub(crate) mod robust {
     /// # Safety
     ///
     /// `mutex` holds a mutex made by [`initialise`] and is mapped for ever.
+    #[inline]
     unsafe fn lock(mutex: *mut pthread_mutex_t, wait: Wait) -> Result<Inherited, Busy> {
         // SAFETY: the caller's promise.
         let status = unsafe {

@@ -143,7 +143,7 @@ pub struct Now<'a> {
 
 impl<'a> Now<'a> {
     /// A key the core can hold, with its hash.
-    #[inline]
+    #[inline(always)]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Option<Key<'k>> {
         let fits = !bytes.is_empty() && bytes.len() <= MAX_KEY_BYTES;
         fits.then(|| self.cache.key(bytes))

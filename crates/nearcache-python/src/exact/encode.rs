@@ -64,16 +64,16 @@ impl Encoder<'_, '_> {
                 return self.int(object);
             }
             if kind == &raw mut ffi::PyFloat_Type {
-                self.out.push(FLOAT);
-                self.out.extend_from_slice(&ffi::PyFloat_AS_DOUBLE(object).to_le_bytes());
+                self.put(&[FLOAT]);
+                self.put(&ffi::PyFloat_AS_DOUBLE(object).to_le_bytes());
                 return Ok(());
             }
             if object == ffi::Py_None() {
-                self.out.push(NONE);
+                self.put(&[NONE]);
                 return Ok(());
             }
             if kind == &raw mut ffi::PyBool_Type {
-                self.out.push(if object == ffi::Py_True() { TRUE } else { FALSE });
+                self.put(&[if object == ffi::Py_True() { TRUE } else { FALSE }]);
                 return Ok(());
             }
             if depth > MAX_DEPTH {
@@ -139,7 +139,7 @@ impl Encoder<'_, '_> {
     }
 
     /// # Safety
-    /// E1, and the object is an exact str.
+    /// E1, and the object is an exact str; there is room for a piece.
     #[inline]
     unsafe fn string(&mut self, object: *mut ffi::PyObject) -> Encoded {
         // SAFETY: E1; an exact str. A compact ASCII one is `length` bytes at its data.
@@ -151,8 +151,8 @@ impl Encoder<'_, '_> {
             let data = ffi::PyUnicode_DATA(object).cast::<u8>();
             let bytes = std::slice::from_raw_parts(data, len);
             if len <= STR_MAX {
-                self.out.push(STR | len as u8);
-                self.out.extend_from_slice(bytes);
+                self.put(&[STR | len as u8]);
+                self.put(bytes);
                 return Ok(());
             }
             self.sharing.once(object, len)?;
@@ -181,7 +181,7 @@ impl Encoder<'_, '_> {
     }
 
     /// # Safety
-    /// E1, and the object is an exact int.
+    /// E1, and the object is an exact int; there is room for a piece.
     #[inline]
     unsafe fn int(&mut self, object: *mut ffi::PyObject) -> Encoded {
         let mut overflow: c_int = 0;
@@ -190,17 +190,20 @@ impl Encoder<'_, '_> {
         if overflow != 0 {
             return self.big_int(object);
         }
-        if (0..128).contains(&value) {
-            self.out.push(value as u8);
-        } else if let Ok(value) = i16::try_from(value) {
-            self.out.push(INT16);
-            self.out.extend_from_slice(&value.to_le_bytes());
-        } else if let Ok(value) = i32::try_from(value) {
-            self.out.push(INT32);
-            self.out.extend_from_slice(&value.to_le_bytes());
-        } else {
-            self.out.push(INT64);
-            self.out.extend_from_slice(&value.to_le_bytes());
+        // SAFETY: the caller's promise; a tag and 8 bytes are less than a piece.
+        unsafe {
+            if (0..128).contains(&value) {
+                self.put(&[value as u8]);
+            } else if let Ok(value) = i16::try_from(value) {
+                self.put(&[INT16]);
+                self.put(&value.to_le_bytes());
+            } else if let Ok(value) = i32::try_from(value) {
+                self.put(&[INT32]);
+                self.put(&value.to_le_bytes());
+            } else {
+                self.put(&[INT64]);
+                self.put(&value.to_le_bytes());
+            }
         }
         Ok(())
     }
@@ -374,6 +377,23 @@ impl Encoder<'_, '_> {
         varint(self.out, bytes.len());
         self.out.extend_from_slice(bytes);
         Ok(())
+    }
+
+    /// Appends what there is room for. The compiler cannot know that there is, and would ask again
+    /// at each byte.
+    ///
+    /// # Safety
+    /// `value` asked for the room of a piece, and these bytes belong to it.
+    #[inline]
+    unsafe fn put(&mut self, bytes: &[u8]) {
+        let len = self.out.len();
+        debug_assert!(bytes.len() <= self.out.capacity() - len);
+        // SAFETY: the caller's promise; nobody else refers to the room at the end.
+        unsafe {
+            let end = self.out.as_mut_ptr().add(len);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), end, bytes.len());
+            self.out.set_len(len + bytes.len());
+        }
     }
 
     #[inline]
