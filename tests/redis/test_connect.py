@@ -309,6 +309,12 @@ def test_too_many_clients(server: Server, unix: bool) -> None:
     assert "raise maxclients" in str(error)
 
 
+def listens(path: str) -> bool:
+    """Its socket has a name before anybody may connect to it."""
+    with socket.socket(socket.AF_UNIX) as caller:
+        return not caller.connect_ex(path)
+
+
 def test_a_server_that_still_loads_its_data(redis_directory: Path) -> None:
     with running(redis_directory) as server, server.client() as client:
         client.mset({f"k{number}": "v" for number in range(3000)})
@@ -318,7 +324,7 @@ def test_a_server_that_still_loads_its_data(redis_directory: Path) -> None:
     server = Server(redis_directory, (*slow, "--dbfilename", file))
     server.start()
     try:
-        wait_for(Path(server.path).exists, "it listens")
+        wait_for(lambda: listens(server.path), "it listens")
         error = failure(Address(path=server.path))
     finally:
         server.kill()
