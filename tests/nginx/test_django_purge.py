@@ -66,18 +66,20 @@ def hosts(proxy: Proxy) -> Iterator[Sequence[tuple[Nginx, Agent]]]:
         nginx = proxy("")
         nginx.fill("/a")
         agent = Agent(("127.0.0.1", 0), [LocalCache(nginx.cache)], Secret(SECRET.encode()))
-        thread = threading.Thread(target=agent.serve_forever, args=(0.02,), daemon=True)
+        thread = threading.Thread(target=agent.serve, daemon=True)
         thread.start()
-        started.append((nginx, agent))
-    with configured(agents=[url(agent) for _, agent in started], secret=SECRET):
-        yield started
-    for _, agent in started:
-        agent.shutdown()
-        agent.server_close()
+        started.append((nginx, agent, thread))
+    hosts = [(nginx, agent) for nginx, agent, _ in started]
+    with configured(agents=[url(agent) for _, agent in hosts], secret=SECRET):
+        yield hosts
+    for _, agent, thread in started:
+        agent.stop()
+        thread.join(PATIENCE_S)
+        agent.close()
 
 
 def url(agent: Agent) -> str:
-    return f"http://127.0.0.1:{agent.server_address[1]}"
+    return f"http://127.0.0.1:{agent.address[1]}"
 
 
 def configured(**settings: Any) -> override_settings:

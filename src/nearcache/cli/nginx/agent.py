@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,21 +64,31 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     help="nginx.conf or the output of `nginx -T`: keys and levels are read there.",
 )
 @click.option("--levels", metavar="1:2", help="As in *_cache_path. [learned]")
+@click.option(
+    "--no-vary",
+    is_flag=True,
+    help="No response in these caches has a Vary: nothing is looked through at the start.",
+)
 def agent(
     caches: tuple[Path, ...], secret_file: Path, bind: tuple[str, int], template: str | None,
-    config: str | None, levels: str | None,
+    config: str | None, levels: str | None, no_vary: bool,
 ) -> None:  # fmt: skip
     """Serve signed requests to purge the caches of this host, until a signal.
 
     It purges and does nothing else: it lists no keys and takes no patterns. Each purge is a line
     of JSON on stdout. Requests are signed, not encrypted: listen on loopback or in a private
     network. Run it as the user of nginx's workers.
+
+    At the start it looks through the caches for variants (Vary); until it has, purges of what
+    varies or is not stored wait. From then on inotify tells it of new ones.
     """
     from nearcache.nginx.purging.agent import Agent
     from nearcache.nginx.purging.signing import read_secret
 
-    hosts = [_host(path, template, config, levels) for path in caches]
+    hosts = [_host(path, template, config, levels, not no_vary) for path in caches]
     secret = read_secret(secret_file)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("nearcache.nginx").setLevel(logging.INFO)
     try:
         server = Agent(bind, hosts, secret, _report)
     except OSError as error:
@@ -87,7 +97,9 @@ def agent(
     _serve(server)
 
 
-def _host(path: Path, template: str | None, config: str | None, levels: str | None) -> LocalCache:
+def _host(
+    path: Path, template: str | None, config: str | None, levels: str | None, varies: bool
+) -> LocalCache:
     from nearcache.nginx.ondisk.cachedir import CacheDir
     from nearcache.nginx.ondisk.keys import parse_levels
     from nearcache.nginx.purging.hosts import LocalCache
@@ -104,32 +116,29 @@ def _host(path: Path, template: str | None, config: str | None, levels: str | No
         said = configured(read_configuration(config), path)
         for each in said.not_told:
             click.echo(f"{each}, so shapes of keys are learned from the entries", err=True)
-        return LocalCache(path, said.levels, said.templates)
+        return LocalCache(path, said.levels, said.templates, varies)
     return LocalCache(
         path,
         None if levels is None else parse_levels(levels),
         (check_template(template),) if template else (),
+        varies,
     )
 
 
 def _announce(server: Agent, caches: tuple[Path, ...]) -> None:
-    host, port = server.server_address[:2]
-    where = f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+    host, port = server.address
+    where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     named = ", ".join(map(str, caches))
     click.echo(f"purging {named} for who knows the secret, at {where}", err=True)
-    if not str(host).startswith("127.") and host != "::1":
+    if not host.startswith("127.") and host != "::1":
         click.echo("signed, and not encrypted: keep this in a private network", err=True)
 
 
 def _serve(server: Agent) -> None:
-    def stop(*_: object) -> None:
-        # In a thread: shutdown waits for the loop that this signal has interrupted.
-        threading.Thread(target=server.shutdown, daemon=True).start()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
     with server:
-        server.serve_forever(poll_interval=0.2)
+        server.serve()
 
 
 def _report(facts: dict[str, Any]) -> None:

@@ -34,8 +34,12 @@ NOT_OURS = (
 )
 LOOKS_AT = 200  # entries, to find out how the directory is laid out
 
-ReadEntry = Callable[[int, str], CacheFile]
-"""From an open descriptor and the name to the entry, as :func:`cachefile.read_open`."""
+ReadEntry = Callable[[int, str], CacheFile | None]
+"""From an open descriptor and the name to the entry, as :func:`cachefile.read_open`; None for one
+that the caller does not want."""
+
+Enter = Callable[[int, str], None]
+"""Is given each directory (descriptor, and path below the root) right before it is listed."""
 
 
 @dataclass
@@ -62,7 +66,7 @@ class Found:
 
     @property
     def path(self) -> str:
-        return f"{self.folder}/{self.entry.name}" if self.folder else self.entry.name
+        return joined(self.folder, self.entry.name)
 
 
 class CacheDir:
@@ -104,13 +108,28 @@ class CacheDir:
     def __exit__(self, *error: object) -> None:
         os.close(self.descriptor)
 
-    def walk(self, census: Census | None = None, read: ReadEntry = read_open) -> Iterator[Found]:
-        """Every entry there is. ``census`` is filled while it goes."""
+    def walk(
+        self,
+        census: Census | None = None,
+        read: ReadEntry = read_open,
+        *,
+        below: str = "",
+        enter: Enter | None = None,
+    ) -> Iterator[Found]:
+        """Every entry there is. ``census`` is filled while it goes.
+
+        Args:
+            below: a directory below the root, to walk only that. Raises as :meth:`open_folder`.
+        """
         counted = census if census is not None else Census()
-        # Opened anew: a duplicate would share its place in the list with every other walk.
-        root = os.open(".", FOLDER, dir_fd=self.descriptor)
+        beginning = self.open_folder(below)
         try:
-            yield from self._walk(root, "", counted, read)
+            # Opened anew: a duplicate would share its place in the list with every other walk.
+            root = os.open(".", FOLDER, dir_fd=beginning)
+        finally:
+            os.close(beginning)
+        try:
+            yield from self._walk(root, below, counted, read, enter)
         finally:
             os.close(root)
 
@@ -176,8 +195,10 @@ class CacheDir:
             return True
 
     def _walk(
-        self, directory: int, folder: str, census: Census, read: ReadEntry
+        self, directory: int, folder: str, census: Census, read: ReadEntry, enter: Enter | None
     ) -> Iterator[Found]:
+        if enter:
+            enter(directory, folder)
         try:
             listed = os.scandir(directory)
         except OSError:
@@ -186,7 +207,7 @@ class CacheDir:
         with listed:
             for item in self._items(listed, census):
                 if item.is_dir(follow_symlinks=False):
-                    yield from self._descend(directory, folder, item.name, census, read)
+                    yield from self._descend(directory, folder, item.name, census, read, enter)
                 else:
                     entry = self._look(directory, item.name, census, read)
                     if entry:
@@ -202,20 +223,28 @@ class CacheDir:
             census.unreadable += 1
 
     def _descend(
-        self, directory: int, folder: str, name: str, census: Census, read: ReadEntry
+        self,
+        directory: int,
+        folder: str,
+        name: str,
+        census: Census,
+        read: ReadEntry,
+        enter: Enter | None,
     ) -> Iterator[Found]:
-        depth = folder.count("/") + bool(folder) + 1
-        if not LEVEL_NAME.fullmatch(name) or depth > DEEPEST:
+        if not is_level(folder, name):
             if name != "temp":
                 census.foreign["a directory that is no level of a cache"] += 1
             return
         try:
             below = os.open(name, FOLDER, dir_fd=directory)
+        except FileNotFoundError:
+            census.vanished += 1
+            return
         except OSError:
             census.unreadable += 1
             return
         try:
-            yield from self._walk(below, f"{folder}/{name}" if folder else name, census, read)
+            yield from self._walk(below, joined(folder, name), census, read, enter)
         finally:
             os.close(below)
 
@@ -242,6 +271,16 @@ class CacheDir:
             census.entries += 1
             return entry
         return None
+
+
+def is_level(folder: str, name: str) -> bool:
+    """Is a directory of this name, in this folder, one that nginx keeps entries in?"""
+    return bool(LEVEL_NAME.fullmatch(name)) and folder.count("/") + bool(folder) < DEEPEST
+
+
+def joined(folder: str, name: str) -> str:
+    """The path below the root of what lies in a folder."""
+    return f"{folder}/{name}" if folder else name
 
 
 def levels_of(folder: str) -> tuple[int, ...]:

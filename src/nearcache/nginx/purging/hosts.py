@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from nearcache.errors import NginxError
 from nearcache.nginx.ondisk.cachedir import CacheDir
+from nearcache.nginx.ondisk.variants import Place, VariantTable
 from nearcache.nginx.purging.learn import Learned
 from nearcache.nginx.purging.purge import Purger
 from nearcache.nginx.purging.receipt import How, Receipt
@@ -110,27 +111,50 @@ class LocalCache:
         self.name = str(self.path)
         self._mutex = Mutex()
         self._learned: tuple[float, tuple[int, ...], Learned] | None = None
+        self.table: VariantTable | None = None
 
-    def purge(self, wanted: Wanted, timeout_s: float) -> Outcome:
+    def keep_table(self) -> None:
+        """Has variants known from now on, so that no purge scans; until :meth:`close`."""
+        if self.varies:
+            self.table = VariantTable(self.path)
+
+    def close(self) -> None:
+        if self.table:
+            self.table.close()
+
+    def purge(
+        self, wanted: Wanted, timeout_s: float, is_wanted: Callable[[], bool] = lambda: True
+    ) -> Outcome:
+        """
+        Args:
+            is_wanted: False ends a wait for the table: nobody is there to be answered.
+        """
         began = time.monotonic()
         try:
-            outcome = self._purge(wanted, timeout_s)
+            outcome = self._purge(wanted, began + timeout_s, is_wanted)
         except (NginxError, OSError) as error:
             outcome = Outcome(self.name, "failed", error=str(error))
         return replace(outcome, seconds=time.monotonic() - began)
 
-    def _purge(self, wanted: Wanted, timeout_s: float) -> Outcome:
+    def _purge(self, wanted: Wanted, until: float, is_wanted: Callable[[], bool]) -> Outcome:
         with CacheDir(self.path, follow=False) as directory:
             known = self.levels is not None and bool(self.templates)
             if not known and not refuse_what_is_no_cache(directory):
                 return Outcome(self.name, "nothing")
             targets = self._targets(directory)
             keys, troubles = _keys(targets, wanted)
+            table = self.table
+
+            def variants(keys: Collection[bytes]) -> Sequence[Place] | None:
+                assert table
+                return table.variants_of(keys, directory, until, is_wanted)
+
             purger = Purger(
                 directory,
                 how=wanted.how,
                 forbid_stale=wanted.forbid_stale,
-                give_up_after_s=timeout_s,
+                give_up_after_s=until - time.monotonic(),
+                variants=variants if table else None,
             )
             receipt = purger.purge_keys(keys, targets.levels, scan=self.varies)
         return _outcome(self.name, receipt, troubles)

@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from nearcache.errors import NginxError, NotACacheFile
-from nearcache.nginx.ondisk.cachedir import NOT_OURS, CacheDir, Census, Found
+from nearcache.nginx.ondisk.cachedir import NOT_OURS, CacheDir, Census, Found, joined
 from nearcache.nginx.ondisk.cachefile import CacheFile, open_entry, read_open
 from nearcache.nginx.ondisk.keys import name_of, path_of
+from nearcache.nginx.ondisk.variants import Place
 from nearcache.nginx.purging.receipt import How, Purged, Receipt
 
 # Before now, so that clocks of a second's resolution agree that it is over.
@@ -37,6 +38,10 @@ TRIES = 3  # of one entry that nginx replaces while it is expired
 SCANS = 3  # for entries that appear while others are purged
 
 Selects = Callable[[CacheFile], bool]
+
+Variants = Callable[[Collection[bytes]], Sequence[Place] | None]
+"""Where variants of these keys may lie, all that were stored before the call; None if that was not
+known in time. As :meth:`VariantTable.variants_of`."""
 
 
 class Purger:
@@ -52,6 +57,7 @@ class Purger:
         files_per_second: float | None = None,
         give_up_after_s: float | None = None,
         owner: int | None = None,
+        variants: Variants | None = None,
         before: Callable[[Found], None] | None = None,
         each: Callable[[Purged], None] | None = None,
         clock: Callable[[], float] = time.time,
@@ -65,6 +71,7 @@ class Purger:
             files_per_second: at most, so that a large purge does not load the disk.
             give_up_after_s: a scan that takes longer stops, and the receipt says so.
             owner: the user id that entries must have; else that of the directory.
+            variants: knows where they are, so that no key needs a scan.
             before: is shown each entry right before it is purged.
             each: is told each line of the receipt as it happens.
         """
@@ -75,6 +82,7 @@ class Purger:
         self.pause_s = 1 / files_per_second if files_per_second else 0.0
         self.give_up_after_s = give_up_after_s
         self.owner = directory.owner if owner is None else owner
+        self.variants = variants
         self.before = before
         self.each = each
         self.clock = clock
@@ -115,7 +123,9 @@ class Purger:
                 elif found and not found.entry.vary and not thorough:
                     self._take(found, receipt)
                     left.discard(key)
-        if left and scan:
+        if left and scan and self.variants and levels is not None:
+            self._take_all(left, levels, self.variants, receipt)
+        elif left and scan:
             self._scan(lambda entry: entry.key in left, receipt, began)
         receipt.seconds = time.monotonic() - began
         return receipt
@@ -134,11 +144,55 @@ class Purger:
         try:
             found = self.directory.find(key, levels)
         except (NginxError, OSError) as error:
-            receipt.refuse(_why(str(path_of(name_of(key), levels)), error))
+            self._refuse_once(_why(str(path_of(name_of(key), levels)), error), receipt)
             return None
         if found and found.entry.key != key:
             raise NginxError(f"{found.path} has another key with the same MD5; nothing was done")
         return found
+
+    def _take_all(
+        self, keys: Collection[bytes], levels: Sequence[int], variants: Variants, receipt: Receipt
+    ) -> None:
+        refused: set[str] = set()
+        for turn in range(1 if self.dry_run else SCANS):
+            before = receipt.counts.total()
+            places = variants(keys)
+            if places is None:
+                receipt.complete = False
+                return
+            for folder, name in places:
+                self._take_variant(folder, name, keys, receipt, turn, refused)
+            for key in keys:  # last: they lead to variants
+                main = self._find(key, levels, receipt)
+                if main:
+                    self._take_unless_over(main, receipt, turn, refused)
+            if receipt.counts.total() == before:
+                return
+
+    def _take_variant(
+        self,
+        folder: str,
+        name: str,
+        keys: Collection[bytes],
+        receipt: Receipt,
+        turn: int,
+        refused: set[str],
+    ) -> None:
+        """Unless something else is in its place by now."""
+        try:
+            found = Found(self.directory.read(folder, name), folder)
+        except FileNotFoundError:
+            return
+        except (NotACacheFile, OSError) as error:
+            self._refuse_once(_why(joined(folder, name), error), receipt)
+            return
+        if found.entry.key in keys and found.path not in refused:
+            self._take_unless_over(found, receipt, turn, refused)
+
+    def _refuse_once(self, why: str, receipt: Receipt) -> None:
+        """A second look meets again what the first has refused."""
+        if why not in receipt.refused:
+            receipt.refuse(why)
 
     def _scan(self, selects: Selects, receipt: Receipt, began: float) -> None:
         # A file that was refused would be refused again.

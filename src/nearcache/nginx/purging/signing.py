@@ -1,12 +1,14 @@
 """Requests to an agent, and its answers, signed with a secret that both sides have.
 
-    Authorization: NEARCACHE-1 time=1795295320,nonce=9f0c...,mac=5d1e...
+    Authorization: NEARCACHE-1 time=1795295320.125,nonce=9f0c...,body=e3b0...,mac=5d1e...
     X-Nearcache-Mac: 77ab...                                     of the answer
 
-The MAC is HMAC-SHA256 over what counts: path, time, nonce and body; of an answer over the
-request's nonce, the status and the body. So nobody without the secret can purge, change a
-purge on its way, send one again (the nonce is remembered as long as its time is believed),
-or invent an answer. It hides nothing: who listens sees which URLs are purged.
+The MAC is HMAC-SHA256 over what counts: path, time, nonce and the SHA-256 of the body; of an
+answer over the request's nonce, the status and the body. So nobody without the secret can purge,
+change a purge on its way, send one again (the nonce is remembered as long as its time is
+believed), or invent an answer. It hides nothing: who listens sees which URLs are purged.
+
+The digest of the body is in the header, so that who sends the body is known before it is read.
 
 Sources: RFC 2104 (HMAC); the secret must be random and of 32 bytes or more.
 """
@@ -30,7 +32,9 @@ ANSWER_HEADER = "X-Nearcache-Mac"
 LEAST_BYTES = 32
 LARGEST_FILE = 4096
 AUTHORIZATION = re.compile(
-    SCHEME + r" time=(?P<time>[0-9]{1,12}),nonce=(?P<nonce>[0-9a-f]{32}),mac=(?P<mac>[0-9a-f]{64})"
+    SCHEME
+    + r" time=(?P<time>[0-9]{1,12}\.[0-9]{3}),nonce=(?P<nonce>[0-9a-f]{32})"
+    + r",body=(?P<body>[0-9a-f]{64}),mac=(?P<mac>[0-9a-f]{64})"
 )
 
 
@@ -38,43 +42,44 @@ AUTHORIZATION = re.compile(
 class Signature:
     """What an ``Authorization`` header says."""
 
-    time: int  # Unix seconds, by the clock of who asks
+    time: str  # Unix seconds to the millisecond, by the clock of who asks
     nonce: str
+    body: str  # its SHA-256
     mac: str
 
     @property
     def header(self) -> str:
-        return f"{SCHEME} time={self.time},nonce={self.nonce},mac={self.mac}"
+        return f"{SCHEME} time={self.time},nonce={self.nonce},body={self.body},mac={self.mac}"
 
 
 def sign(secret: bytes, path: str, body: bytes, now: float) -> Signature:
-    nonce = secrets.token_hex(16)
-    return Signature(int(now), nonce, _request_mac(secret, path, int(now), nonce, body))
+    signed = f"{now:.3f}", secrets.token_hex(16), digest_of(body)
+    return Signature(*signed, _mac(secret, "purge", path, *signed))
 
 
 def read_signature(header: str | None) -> Signature | None:
     """None for anything that is not exactly a signature."""
     found = AUTHORIZATION.fullmatch(header or "")
-    return Signature(int(found["time"]), found["nonce"], found["mac"]) if found else None
+    return Signature(**found.groupdict()) if found else None
 
 
-def is_right(secret: bytes, path: str, body: bytes, signature: Signature) -> bool:
-    """In a time that does not depend on where two MACs differ."""
-    expected = _request_mac(secret, path, signature.time, signature.nonce, body)
-    return hmac.compare_digest(expected, signature.mac)
+def is_right(secret: bytes, path: str, signature: Signature) -> bool:
+    """In a time that does not depend on where two MACs differ. The body is yet to be compared."""
+    signed = signature.time, signature.nonce, signature.body
+    return hmac.compare_digest(_mac(secret, "purge", path, *signed), signature.mac)
+
+
+def digest_of(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
 
 
 def sign_answer(secret: bytes, nonce: str, status: int, body: bytes) -> str:
-    return _mac(secret, "answer", nonce, str(status), hashlib.sha256(body).hexdigest())
+    return _mac(secret, "answer", nonce, str(status), digest_of(body))
 
 
 def is_right_answer(secret: bytes, nonce: str, status: int, body: bytes, mac: str) -> bool:
     expected = sign_answer(secret, nonce, status, body)
     return hmac.compare_digest(expected.encode(), mac.encode())  # as bytes: it may be anything
-
-
-def _request_mac(secret: bytes, path: str, time: int, nonce: str, body: bytes) -> str:
-    return _mac(secret, "purge", path, str(time), nonce, hashlib.sha256(body).hexdigest())
 
 
 def _mac(secret: bytes, *parts: str) -> str:
