@@ -229,6 +229,17 @@ def test_two_entries_that_a_url_may_mean_are_not_guessed(tmp_path: Path) -> None
     assert purge(tmp_path, "--key", "http://upstream1:80/x", "--yes").exit_code == 0
 
 
+def test_a_star_in_a_url_is_no_wildcard_and_what_is_one_is_said(tmp_path: Path) -> None:
+    store(tmp_path, "http://a/x/1")
+    result = purge(tmp_path, "http://a/x/*", "--yes")
+    assert result.exit_code == 1
+    assert "--match '*/x/*'" in " ".join(result.output.split())
+    assert purge(tmp_path, "--match", "*/x/*", "--yes").exit_code == 0
+    store(tmp_path, "http://a/x/*")
+    result = purge(tmp_path, "http://a/x/*", "--yes")
+    assert (result.exit_code, "--match" in result.output) == (0, False)
+
+
 def test_slices_of_a_file_are_not_taken_for_its_key(tmp_path: Path) -> None:
     store(tmp_path, "http://a/film.mp4bytes=0-1048575")
     result = purge(tmp_path, "/film.mp4", "--yes")

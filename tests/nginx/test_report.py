@@ -26,6 +26,7 @@ from nearcache._core import NginxLog
 from nearcache.nginx.answers.ledger import ledger
 from nearcache.nginx.answers.ledger_page import answer, page
 from nearcache.nginx.answers.savings import DRAWS, Fetches, Savings
+from nearcache.nginx.logs import formats
 from nearcache.nginx.logs.formats import COMBINED_WITH, choose, text_of
 from nearcache.nginx.text import (
     Page,
@@ -241,6 +242,63 @@ def test_json_with_names_of_its_own_says_which_and_is_read_with_its_format(tmp_p
     assert "(t, u, cs)" in said
     text = '{"t":"$msec","u":"$request_uri","cs":"$upstream_cache_status"}'
     assert run_json("report", log, "--format", text)["total"]["served"] == 3
+
+
+@pytest.mark.parametrize("junk", [b"", b"x" * 1_500_000 + b"\n", b"\0" * 1_500_000, b"\0junk\n"])
+def test_the_format_is_found_behind_what_a_crash_left(junk: bytes, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    lines = b"".join(
+        b'{"msec":"1795295605.%d","status":200,"request_uri":"/%d"}\n' % (n, n) for n in range(9)
+    )
+    log.write_bytes(junk + lines)
+    found = run_json("report", log)
+    assert found["log"]["format"] == "json"
+    assert found["total"]["requests"] == 9
+    assert found["log"]["bad"] == bool(junk.strip(b"\0"))
+
+
+def test_the_usual_configuration_is_asked_for_a_format_that_nobody_knows(
+    busy: Nginx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, usual = busy.directory / "custom.log", tmp_path / "usual.conf"
+    monkeypatch.setattr(formats, "USUAL_CONFIGURATIONS", ("/nowhere", str(usual)))
+    assert "no known format fits" in run("report", log, code=2)
+    usual.write_text(f"http {{ log_format custom '{CUSTOM_FORMAT}'; log_format o '$status'; }}")
+    found = run_json("report", log)
+    assert found["total"]["requests"] == len(PATHS)
+    assert found["log"]["format_chosen"] == f"by its first lines (of {usual})"
+    assert run_json("report", log, "--format", "custom")["log"]["format_chosen"] == f"of {usual}"
+    assert "did you mean 'custom'" in run("report", log, "--format", "custon", code=2)
+    # It is no nginx.conf, or may not be read: as if there were none.
+    usual.write_text("http {")
+    assert "no known format fits" in run("report", log, code=2)
+    other = tmp_path / "other.log"
+    other.write_text("what is this\n" * 3)
+    usual.write_text(f"http {{ log_format custom '{CUSTOM_FORMAT}'; }}")
+    assert f"and those of {usual}). The first is: what is" in run("report", other, code=2)
+
+
+@pytest.mark.parametrize(
+    ("key", "asks"),
+    [
+        ("$scheme://$host$request_uri", False),
+        ("$host$uri$is_args$args", False),
+        ("$host$uri", True),
+        ("$host$request_uri$cookie_lang", True),
+    ],
+)
+def test_a_key_that_the_configuration_settles_is_not_asked_of_the_log(
+    key: str, asks: bool, tmp_path: Path
+) -> None:
+    log, conf = tmp_path / "access.log", tmp_path / "nginx.conf"
+    log.write_text('{"msec":"1795295605.1","status":200,"request_uri":"/a","host":"a"}\n' * 3)
+    conf.write_text(
+        "http { proxy_cache_path /x keys_zone=z:1m; server { location / {"
+        f"proxy_pass http://a; proxy_cache z; proxy_cache_key {key}; }} }} }}"
+    )
+    found = run_json("report", log, "--config", conf)
+    assert ("$cl_key" in {each["variable"] for each in found["log"]["cannot_tell"]}) == asks
+    assert ("$cl_key" in run("report", log, "--config", conf)) == asks
 
 
 def test_json_whose_members_are_objects_is_refused(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ fn rules() -> Rules {
         unsaid_s: None,
         trust_evidence: false,
         settled_us: i64::MIN,
+        later_us: 0,
     }
 }
 

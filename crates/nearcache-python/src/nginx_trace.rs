@@ -184,6 +184,7 @@ fn rules_of(dict: &Bound<'_, PyDict>) -> PyResult<Rules> {
         unsaid_s: get(dict, "unsaid_ttl_s")?,
         trust_evidence: get(dict, "trust_evidence")?,
         settled_us: get(dict, "settled_us")?,
+        later_us: get(dict, "later_us")?,
     })
 }
 

@@ -70,6 +70,8 @@ pub struct Rules {
     pub trust_evidence: bool,
     /// Requests from here on count as settled, but those of copies from before the log.
     pub settled_us: i64,
+    /// All happens so much later by the clock, whose whole seconds nginx counts by.
+    pub later_us: i64,
 }
 
 enum What {
@@ -143,13 +145,19 @@ struct Model<'a> {
 impl Model<'_> {
     fn run(&mut self) {
         for number in 0..self.trace.requests.len() {
-            let asked = self.trace.requests[number];
+            let asked = self.asked(number as u32);
             self.advance(asked.start_us);
             self.store.manage(asked.start_us);
             self.note(&asked);
             self.arrive(number as u32, &asked);
         }
         self.advance(i64::MAX);
+    }
+
+    fn asked(&self, number: u32) -> Asked {
+        let mut asked = self.trace.requests[number as usize];
+        asked.start_us = asked.start_us.saturating_add(self.rules.later_us);
+        asked
     }
 
     /// Everything that happens up to this moment.
@@ -287,7 +295,7 @@ impl Model<'_> {
     }
 
     fn look(&mut self, number: u32, node: u32, until_us: i64, now_us: i64) {
-        let asked = self.trace.requests[number as usize];
+        let asked = self.asked(number);
         let of = &self.store.nodes[node as usize];
         if of.exists {
             self.found(number, &asked, node, now_us);
@@ -354,7 +362,7 @@ impl Model<'_> {
     }
 
     fn fetched(&mut self, number: u32, node: u32, is_owner: bool, stores: bool, now_us: i64) {
-        let asked = self.trace.requests[number as usize];
+        let asked = self.asked(number);
         let place = self.place(&asked);
         let life_s = if stores { self.life_s(&asked) } else { None };
         let made_us = now_us.saturating_sub(self.fetch_us(&asked) as i64);

@@ -205,7 +205,7 @@ impl Outcome {
 
 /// What a copy from before the log answered tells nothing about the model: it begins empty.
 fn is_settled(asked: &Asked, rules: &Rules) -> bool {
-    asked.start_us >= rules.settled_us && !asked.has(BEFORE)
+    asked.start_us.saturating_sub(rules.later_us) >= rules.settled_us && !asked.has(BEFORE)
 }
 
 fn age_bucket(age_us: u64) -> usize {

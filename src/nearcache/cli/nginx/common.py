@@ -177,7 +177,8 @@ class Reading:
             "key": result["keys"]["text"],
             "key_rate": result["keys"]["rate"],
             "cannot_tell": [
-                {"variable": each.variable, "tells": each.tells} for each in missing(result)
+                {"variable": each.variable, "tells": each.tells}
+                for each in missing(result, self.site.settles)
             ],
         }
 
@@ -223,7 +224,7 @@ class Reading:
         from nearcache.nginx.logs.formats import missing
 
         found: dict[str, str] = {}
-        for each in missing(result):
+        for each in missing(result, self.site.settles):
             found.setdefault(each.variable, each.tells)
         if not found:
             return []

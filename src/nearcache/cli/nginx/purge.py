@@ -310,9 +310,17 @@ def _page(order: Order, done: Done) -> Page:
             notes += [
                 learned_note(learned.sampled, learned.rates, each) for each in dict.fromkeys(used)
             ]
+    missed = [each.url for each in done.chosen if "*" in each.url and not each.exists]
+    notes += [_no_wildcard(url) for url in dict.fromkeys(missed)]
     if order.dry_run:
         notes.append("nothing was done: this is what --yes would do")
     return replace(page, notes=notes)
+
+
+def _no_wildcard(url: str) -> str:
+    from nearcache.nginx.purging.templates import split_url
+
+    return f"the * of a URL stands for itself; all pages like it: --match '*{split_url(url).path}'"
 
 
 def _as_json(each: Resolved) -> dict[str, Any]:

@@ -22,6 +22,8 @@ HOSTLESS = {
     "scheme", "proxy_host", "request_method", "request_uri", "uri", "document_uri", "is_args",
     "args", "query_string",
 }  # fmt: skip
+HOSTS = {"host", "http_host", "server_name"}
+PATHS, ARGUMENTS = {"uri", "document_uri"}, {"args", "query_string"}
 _ONE_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 Fact = TypeVar("Fact")
 
@@ -45,6 +47,9 @@ class Site:
     ignore_headers: tuple[str, ...] = ()
     key_has_host: bool = True
     """False: nginx has one entry for a URL of all hosts. True if nobody says."""
+    key_is_url: bool = False
+    """Does the configuration say that keys are URLs, with or without scheme, host and method? Then
+    a log need not have them."""
     lock: bool | None = None
     """Is there a ``*_cache_lock``? None if not known."""
     notes: tuple[str, ...] = ()
@@ -53,6 +58,11 @@ class Site:
     def is_known(self) -> bool:
         """Is there a configuration?"""
         return bool(self.formats)
+
+    @property
+    def settles(self) -> tuple[str, ...]:
+        """What a log need not tell, because the configuration does."""
+        return ("key",) if self.key_is_url else ()
 
     @property
     def cache_name(self) -> str:
@@ -97,6 +107,7 @@ def site_of(configuration: Configuration, host: str | None = None) -> Site:
         min_uses=_same(each.min_uses for each in cached) or 1,
         ignore_headers=tuple(sorted(_same(each.ignore_headers for each in cached) or ())),
         key_has_host=key_has_host,
+        key_is_url=bool(cached) and all(map(_key_is_url, cached)),
         lock=_same(each.lock for each in cached),
         notes=tuple(notes),
     )
@@ -146,6 +157,12 @@ def _key_has_host(cached: Sequence[Location]) -> bool:
         return True
     names = {one or two for each in cached for one, two in _ONE_VARIABLE.findall(each.full_key)}
     return not names <= HOSTLESS or "$" in cached[0].upstream
+
+
+def _key_is_url(location: Location) -> bool:
+    names = {one or two for one, two in _ONE_VARIABLE.findall(location.full_key)}
+    with_arguments = "request_uri" in names or (names & PATHS and names & ARGUMENTS)
+    return bool(with_arguments) and names <= HOSTLESS | HOSTS
 
 
 def _valid_s(location: Location) -> tuple[tuple[str, float], ...]:

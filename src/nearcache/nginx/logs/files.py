@@ -172,8 +172,12 @@ class Logs:
         last = b"\n"
         try:
             for chunk in chunks_of(raw):
+                if last == b"\n":
+                    # nginx writes none: they are a hole that a crash or a cut left.
+                    chunk = chunk.lstrip(b"\0")  # noqa: PLW2901
                 last = chunk[-1:] or last
-                yield chunk
+                if chunk:
+                    yield chunk
                 if name == STDIN and self._followed:
                     yield from self._until_readable(raw.descriptor)
         except NginxError as problem:

@@ -49,6 +49,8 @@ class Follower:
             return self._start_again()
         self._position += len(chunk)
         self._before = (self._before + chunk)[-COMPARED_BYTES:]
+        if not self._begun:
+            chunk = chunk.lstrip(b"\0")  # nginx writes none: a hole that a crash left
         whole, newline, rest = (self._begun + chunk).rpartition(b"\n")
         if not newline and len(rest) > LONGEST_LINE_BYTES:
             self._begun = b""

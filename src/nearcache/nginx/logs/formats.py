@@ -2,14 +2,16 @@
 
 It is given, found by its name in the configuration, or found by trying: every known format
 is tried on the first lines by the same native reader that will read all of them. The one
-that most lines fit is taken, of equals the one that says most. Which it was is always said.
+that most lines fit is taken, of equals the one that says most. If none fits, and nobody gave a
+configuration, the formats of the one that nginx usually has are tried. Which it was is always said.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,13 @@ TRIED_BYTES = 256 * 1024
 TRIED_LINES = 500
 ENOUGH = 0.5  # of these lines must fit
 MOST_SHOWN = 160
+LONGEST_TRIED = 64 * 1024  # bytes of a line: no request is so long, what crashed may leave more
+USUAL_CONFIGURATIONS = (
+    "/etc/nginx/nginx.conf",
+    "/usr/local/etc/nginx/nginx.conf",
+    "/usr/local/nginx/conf/nginx.conf",
+    "/opt/homebrew/etc/nginx/nginx.conf",
+)
 
 COMBINED_WITH = (
     '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
@@ -79,7 +88,10 @@ def choose(given: str | None, configured: Mapping[str, str], beginning: bytes) -
     for formats, chosen in ((configured, "of the configuration"), (WELL_KNOWN, "by name")):
         if given in formats:
             return LogFormat(given, formats[given], chosen)
-    known = [*configured, *WELL_KNOWN]
+    place, usual = _usual(configured)
+    if given in usual:
+        return LogFormat(given, usual[given], f"of {place}")
+    known = [*configured, *WELL_KNOWN, *usual]
     close = get_close_matches(given, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}."
     raise NginxError(
@@ -126,22 +138,53 @@ def _found(configured: Mapping[str, str], beginning: bytes) -> LogFormat:
     lines = _first_lines(beginning)
     if not lines:
         raise NginxError("the log has no lines yet; give --format, or a log that has some")
-    tried: list[tuple[float, int, LogFormat]] = []
-    for formats, where in ((configured, " (of the configuration)"), (WELL_KNOWN, "")):
-        for name, text in formats.items():
-            fits, says = _tried(text, lines)
-            chosen = f"by its first lines{where}"
-            tried.append((fits, says, LogFormat(name, text, chosen, says)))
-    fits, says, best = max(tried, key=lambda each: each[:2])
-    if fits < ENOUGH or not says:
+    best = _best(lines, {" (of the configuration)": configured, "": WELL_KNOWN})
+    if best is None:
+        place, usual = _usual(configured)
+        best = _best(lines, {f" (of {place})": usual})
+    if best is None:
         raise NginxError(_nothing_fits(lines[0], configured))
     return best
 
 
+def _best(lines: Sequence[bytes], known: Mapping[str, Mapping[str, str]]) -> LogFormat | None:
+    """Of formats by where they are from the one that fits; None if too few lines fit any."""
+    tried: list[tuple[float, int, LogFormat]] = []
+    for where, formats in known.items():
+        for name, text in formats.items():
+            fits, says = _tried(text, lines)
+            chosen = f"by its first lines{where}"
+            tried.append((fits, says, LogFormat(name, text, chosen, says)))
+    fits, says, best = max(tried, key=lambda each: each[:2], default=(0.0, 0, None))
+    return best if fits >= ENOUGH and says else None
+
+
+def _usual(configured: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """The configuration of the nginx of this host, and its formats: if nobody gave one."""
+    place = next((each for each in USUAL_CONFIGURATIONS if os.path.exists(each)), "")
+    if configured or not place:
+        return place, {}
+    from nearcache.nginx.conf.configuration import BUILT_IN_FORMATS, read_configuration
+
+    try:
+        formats = read_configuration(place).formats
+    except NginxError:  # it may not be read, or crossplane is not installed
+        return place, {}
+    return place, {name: text for name, text in formats.items() if name not in BUILT_IN_FORMATS}
+
+
 def _first_lines(beginning: bytes) -> list[bytes]:
-    whole, newline, rest = beginning[:TRIED_BYTES].rpartition(b"\n")
-    lines = (whole if newline else rest).split(b"\n")
-    return [line for line in lines if line.strip()][:TRIED_LINES]
+    """Those that can be lines of a log: what is endless, or empty, tells no format."""
+    whole, newline, rest = beginning.rpartition(b"\n")
+    found, size = [], 0
+    for line in (whole if newline else rest).split(b"\n"):
+        line = line.lstrip(b"\0")  # a crash may leave them  # noqa: PLW2901
+        if line.strip() and len(line) <= LONGEST_TRIED:
+            found.append(line)
+            size += len(line)
+        if len(found) == TRIED_LINES or size >= TRIED_BYTES:
+            break
+    return found
 
 
 def _tried(text: str, lines: Sequence[bytes]) -> tuple[float, int]:
@@ -174,7 +217,8 @@ def _nothing_fits(line: bytes, configured: Mapping[str, str]) -> str:
             "like a variable of nginx, or their time is none; give --config FILE, or --format with "
             "the text of its log_format"
         )
-    known = ", ".join([*configured, *WELL_KNOWN])
+    place, usual = _usual(configured)
+    known = ", ".join([*configured, *WELL_KNOWN]) + (f", and those of {place}" if usual else "")
     return (
         f"no known format fits the first lines (tried: {known}). The first is: {shown} -- give "
         "--format with the text of its log_format, or --config FILE to find it there"
@@ -197,10 +241,10 @@ class Missing:
     tells: str
 
 
-def missing(result: NginxResult) -> list[Missing]:
-    """What this log cannot tell, the weightiest first."""
+def missing(result: NginxResult, known: Collection[str] = ()) -> list[Missing]:
+    """What this log cannot tell, the weightiest first; without what is ``known`` otherwise."""
     says = result["says"]
-    return [each for field, each in TELLS.items() if not says.get(field)]
+    return [each for field, each in TELLS.items() if not says.get(field) and field not in known]
 
 
 TELLS = {

@@ -10,6 +10,12 @@ How long responses live the configuration or their headers say. If neither does,
 from copies of known age that nginx called fresh or too old; how far the hit ratio goes apart
 over all lives that fit counts as error, like that of the model.
 
+No two runs of one load are the same: nginx counts lifetimes by whole seconds of its clock, and
+a request that comes a little later meets another second. So rules are replayed at several parts
+of a second, too. How far these differ, and how many requests the back-test has wrong both
+ways, is the noise of a replay: without it a model without a fault would promise more than nginx
+can keep.
+
 Not here: the rules (``rules.py``), nginx itself (the native model), how often the origin
 changes (``origin.py``), which points make a curve (``curves.py``), words
 (``page.py``).
@@ -20,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from nearcache.nginx.answers.savings import SERVED
@@ -36,6 +43,9 @@ MOST_ERROR = 0.03  # of the hit ratio in the back-test
 LEAST_AGREEMENT = 0.85  # of requests
 FEW_REQUESTS = 200  # a back-test on fewer says nothing
 NORMAL_95 = 1.96
+PHASES = 5  # of a second, at which a log may begin by nginx's clock
+STUDENT_95 = 2.776  # of so many, less one
+MOST_PHASED = 1_000_000  # requests; of more, each forecast has the noise of today's rules
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,11 @@ class Backtest:
     logged: float
     modelled: float
     error: float
-    """Of the settled part; the larger of both if that is small."""
+    """Of the settled part."""
+    wrong: float
+    """What the requests that it has wrong in either direction add to that, at 95 %."""
+    noise: float
+    """Half of the 95 % interval in which two runs of one load differ."""
     logged_all: float
     modelled_all: float
     agreement: float
@@ -74,7 +88,7 @@ class Forecast:
     """From the beginning of the log, with an empty cache."""
     byte_hit_ratio: float
     error: float | None
-    """Of the hit ratio: of the back-test, and of sampling at 95 %; None: not tested."""
+    """Of the hit ratio: of the back-test, its noise, and of sampling at 95 %; None: not tested."""
     sampling_error: float
     saved_s: float | None
     """Upstream time that answers from the cache would have taken; None: the log has no times."""
@@ -180,18 +194,22 @@ class _Run:
         self.frame = self._frame()
         self.change_rate = change_rate(self.facts["refetches"])
         self.error: float | None = None
+        self.noise = self.wrong = 0.0  # of today's rules: between phases, and of the back-test
         self.done = 0
 
     def run(self) -> WhatIf:
         outcome = self._replay(Change())
-        found = backtest(outcome) if self.tells_status else None
+        if self.tells_status:
+            self.noise = self._noise(outcome, Change())
+        found = backtest(outcome, self.noise) if self.tells_status else None
         learned = self._learned()
         if found:
             self.error = found.error + (learned.error if learned else 0.0)
-        today = self._judged(outcome, Change())
+            self.wrong = found.wrong
+        today = self._judged(outcome, Change(), self.noise)
         refusal = self._refusal(found)
         forecasts = [] if refusal else [self._forecast(each) for each in self.question.changes]
-        drawn = [] if refusal or not self.question.curves else curves(self._forecast, self._scope())
+        drawn = [] if refusal or not self.question.curves else curves(self._point, self._scope())
         refetches = self.facts["refetches"]
         return WhatIf(
             requests=self.facts["requests"],
@@ -237,6 +255,14 @@ class _Run:
             assume_stored=not self.tells_status,
             unsaid_ttl_s=self.learned_ttl["ttl_s"] if self.learned_ttl else None,
         )
+
+    def _noise(self, outcome: NginxOutcome, change: Change) -> float:
+        """Half of the 95 % interval of the difference between two runs under these rules."""
+        ratios = [modelled_ratio(outcome["settled"])]
+        for phase in range(1, PHASES):
+            frame = replace(self.frame, later_us=phase * 1_000_000 // PHASES)
+            ratios.append(modelled_ratio(self._replay(change, frame)["settled"]))
+        return STUDENT_95 * math.sqrt(2) * stdev(ratios)
 
     def _usual_ttl_s(self) -> float | None:
         """What is said counts; what is learned is only of those that do not say."""
@@ -288,7 +314,9 @@ class _Run:
         """At most so many."""
         learning = 2 if self.learned_ttl else 0
         drawing = MOST_REPLAYS if self.question.curves else 0
-        return 1 + learning + len(self.question.changes) + drawing
+        phases = PHASES if self.tells_status else 1
+        each = phases if self._is_phased else 1
+        return phases + learning + each * len(self.question.changes) + drawing
 
     def _refusal(self, found: Backtest | None) -> str:
         if self.question.anyway:
@@ -326,12 +354,24 @@ class _Run:
             )
         return ""
 
-    def _forecast(self, change: Change) -> Forecast:
-        return self._judged(self._replay(change), change)
+    @property
+    def _is_phased(self) -> bool:
+        """Has each forecast its own noise?"""
+        return self.tells_status and self.facts["kept_requests"] <= MOST_PHASED
 
-    def _judged(self, outcome: NginxOutcome, change: Change) -> Forecast:
+    def _forecast(self, change: Change) -> Forecast:
+        outcome = self._replay(change)
+        noise = self._noise(outcome, change) if self._is_phased else self.noise
+        return self._judged(outcome, change, noise)
+
+    def _point(self, change: Change) -> Forecast:
+        """Of a curve: there are many, and one noise will do."""
+        return self._judged(self._replay(change), change, self.noise)
+
+    def _judged(self, outcome: NginxOutcome, change: Change, noise: float) -> Forecast:
         sampling = sampling_error(outcome, self.facts["rate"])
-        return forecast(outcome, change, self.facts, self.change_rate, self.error, sampling)
+        error = None if self.error is None else self.error + math.hypot(noise, self.wrong)
+        return forecast(outcome, change, self.facts, self.change_rate, error, sampling)
 
     def _notes(self) -> list[str]:
         """What holds a forecast back, and is easily overlooked."""
@@ -351,18 +391,21 @@ class _Run:
         return notes
 
 
-def backtest(outcome: NginxOutcome) -> Backtest:
+def backtest(outcome: NginxOutcome, noise: float = 0.0) -> Backtest:
+    """Of today's rules. ``noise``: between phases of a second."""
     settled, everything = outcome["settled"], outcome["all"]
-    error = abs(modelled_ratio(settled) - logged_ratio(settled))
     pairs = _pairs(settled)
     requests = sum(pairs.values())
     right = sum(many for (logged, modelled), many in pairs.items() if logged == modelled)
     wrong = [(*pair, many) for pair, many in pairs.items() if pair[0] != pair[1]]
+    astray = sum(many for *pair, many in wrong if (pair[0] in SERVED) != (pair[1] in SERVED))
     return Backtest(
         requests=requests,
         logged=logged_ratio(settled),
         modelled=modelled_ratio(settled),
-        error=error,
+        error=abs(modelled_ratio(settled) - logged_ratio(settled)),
+        wrong=NORMAL_95 * (ratio(math.sqrt(astray), requests) or 0.0),
+        noise=noise,
         logged_all=logged_ratio(everything),
         modelled_all=modelled_ratio(everything),
         agreement=ratio(right, requests) or 0.0,

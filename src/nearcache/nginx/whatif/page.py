@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import ceil
 
 from nearcache.nginx.text import (
     Chart,
@@ -48,7 +49,8 @@ def _sentences(found: WhatIf) -> Iterator[str]:
 def _of_backtest(test: Backtest) -> str:
     return (
         f"Back-test: nginx answered {percent(test.logged)} from the cache, the model with today's "
-        f"rules {percent(test.modelled)} (off by {points(test.error)} points); "
+        f"rules {percent(test.modelled)} (off by {points(test.error)} points; two "
+        f"runs of this load differ by up to {bound(test.noise)}); "
         f"{percent(test.agreement)} of {plural(test.requests, 'request')} have the right status."
     )
 
@@ -85,8 +87,8 @@ def _of_best(found: WhatIf) -> str:
 
 
 RATIOS = (
-    "hits: of requests, once the model's cache has warmed up. +-: the model's error today, and "
-    "that of sampling."
+    "hits: of requests, once the model's cache has warmed up. +-: the model's error today, how far "
+    "two runs of this load differ, and the error of sampling."
 )
 SAVED = (
     "saved: upstream time that answers from the cache would have taken, each the mean of its "
@@ -105,7 +107,7 @@ def _gains(found: WhatIf, rows: list[Forecast]) -> Table:
                 "today" if each is today else each.name,
                 percent(each.hit_ratio),
                 "" if each is today else f"{100 * (each.hit_ratio - today.hit_ratio):+.1f}",
-                "?" if each.error is None else points(each.error),
+                "?" if each.error is None else bound(each.error),
                 percent(each.byte_hit_ratio),
                 duration(each.saved_s),
                 count(round(each.fetches)),
@@ -220,7 +222,7 @@ def _points_table(curve: Curve, axis: Axis) -> Table:
             [
                 axis.shown(point.value) + (" (today)" if point.value == curve.today else ""),
                 percent(point.hit_ratio),
-                "?" if point.error is None else points(point.error),
+                "?" if point.error is None else bound(point.error),
                 percent(point.byte_hit_ratio),
                 duration(point.saved_s),
                 percent(point.outdated),
@@ -289,5 +291,10 @@ def points(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
+def bound(error: float) -> str:
+    """An error in points, rounded up: none is so small that it is nothing."""
+    return f"{max(1, ceil(1000 * error - 1e-9)) / 10:.1f}"
+
+
 def plus_minus(error: float | None) -> str:
-    return " (untested)" if error is None else f" +- {points(error)} points"
+    return " (untested)" if error is None else f" +- {bound(error)} points"

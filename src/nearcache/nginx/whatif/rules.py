@@ -164,6 +164,8 @@ class Frame:
     assume_stored: bool = False
     unsaid_ttl_s: int | None = None
     """How long responses live that do not say, if it was learned."""
+    later_us: int = 0
+    """All happens so much later by the clock: nginx counts by its whole seconds."""
 
 
 def replay_rules(today: Today, change: Change, frame: Frame) -> dict[str, Any]:
@@ -188,6 +190,7 @@ def replay_rules(today: Today, change: Change, frame: Frame) -> dict[str, Any]:
         "unsaid_ttl_s": frame.unsaid_ttl_s,
         "trust_evidence": frame.trust_evidence,
         "settled_us": frame.settled_us,
+        "later_us": frame.later_us,
     }
 
 
