@@ -108,8 +108,8 @@ def test_the_model_reproduces_the_log_and_forecasts(log: Path) -> None:
     by_name = {each["name"]: each for each in found["forecasts"]}
     assert by_name["ttl 5s"]["hit_ratio"] < today < by_name["ttl 10m"]["hit_ratio"]
     errors = {name: each["error"] for name, each in by_name.items()}
-    # At another part of a second short lives meet other requests; of long ones nothing is left.
-    assert errors["ttl 10m"] == 0.0 < errors["ttl 5s"] < 0.02
+    # The less is fetched again, the less can two runs differ.
+    assert 0.0 < errors["ttl 10m"] < errors["ttl 5s"] < 0.02
     assert len(found["forecasts"]) == 5  # three alone, two together
 
 

@@ -12,9 +12,9 @@ over all lives that fit counts as error, like that of the model.
 
 No two runs of one load are the same: nginx counts lifetimes by whole seconds of its clock, and
 a request that comes a little later meets another second. So rules are replayed at several parts
-of a second, too. How far these differ, and how many requests the back-test has wrong both
-ways, is the noise of a replay: without it a model without a fault would promise more than nginx
-can keep.
+of a second, too. How far these differ (at least so far as real runs were measured to), and how
+many requests the back-test has wrong both ways, is the noise of a replay: without it a model
+without a fault would promise more than nginx can keep.
 
 Not here: the rules (``rules.py``), nginx itself (the native model), how often the origin
 changes (``origin.py``), which points make a curve (``curves.py``), words
@@ -45,6 +45,8 @@ FEW_REQUESTS = 200  # a back-test on fewer says nothing
 NORMAL_95 = 1.96
 PHASES = 5  # of a second, at which a log may begin by nginx's clock
 STUDENT_95 = 2.776  # of so many, less one
+# Between real runs of one load, for each fetch of what had expired: docs/design-decisions.md.
+VARIANCE_OF_REFETCHES = 0.09
 MOST_PHASED = 1_000_000  # requests; of more, each forecast has the noise of today's rules
 
 
@@ -262,7 +264,7 @@ class _Run:
         for phase in range(1, PHASES):
             frame = replace(self.frame, later_us=phase * 1_000_000 // PHASES)
             ratios.append(modelled_ratio(self._replay(change, frame)["settled"]))
-        return STUDENT_95 * math.sqrt(2) * stdev(ratios)
+        return max(STUDENT_95 * math.sqrt(2) * stdev(ratios), _noise_of_refetches(outcome))
 
     def _usual_ttl_s(self) -> float | None:
         """What is said counts; what is learned is only of those that do not say."""
@@ -411,6 +413,13 @@ def backtest(outcome: NginxOutcome, noise: float = 0.0) -> Backtest:
         agreement=ratio(right, requests) or 0.0,
         disagreements=sorted(wrong, key=lambda each: -each[2])[:5],
     )
+
+
+def _noise_of_refetches(outcome: NginxOutcome) -> float:
+    """A request that comes a little sooner finds a copy fresh, and the next fetch is later."""
+    counts = outcome["settled"]["requests"]
+    variance = 2 * VARIANCE_OF_REFETCHES * counts.get("EXPIRED", 0)
+    return NORMAL_95 * (ratio(math.sqrt(variance), sum(counts.values())) or 0.0)
 
 
 def _pairs(answered: NginxAnswered) -> dict[tuple[str, str], int]:
