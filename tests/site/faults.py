@@ -56,8 +56,11 @@ OUT_OF_MEANS = AWAY | RESTARTED | {"OSError", "OperationalError", "error of the 
 """What a process makes of a site that has none of something left. Who cannot import a module, or
 start a thread, says so by an error of Python's.
 """
-NO_DESCRIPTORS = OUT_OF_MEANS | {"RegionError", "ImportError"}
-NO_MEMORY = OUT_OF_MEANS | {"RegionError", "ImportError", "RuntimeError", "MemoryError"}
+NO_DESCRIPTORS = OUT_OF_MEANS | {"RegionError", "ImportError", "RuntimeError"}
+"""RuntimeError: a worker that has no descriptor left to accept with ends beside its requests, and
+an interpreter that ends takes no new work of theirs.
+"""
+NO_MEMORY = NO_DESCRIPTORS | {"MemoryError"}
 
 Doing = Callable[["Trial"], AbstractContextManager[None]]
 
