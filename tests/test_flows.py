@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from nearcache.clock import FakeClock
-from nearcache.flows import Flow, Pause, Run, ask, call, steps_of, twins
+from nearcache.flows import Flow, Pause, Run, arun, ask, call, run, steps_of, twins
 
 
 class Engine:
@@ -60,6 +64,44 @@ def test_an_error_of_a_step_is_raised_inside_the_flow() -> None:
     with pytest.raises(ValueError, match="negative"):
         host.quadruple(-1)
     assert host.left
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Interrupted(Engine):
+    def double(self, number: int) -> int:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("engine", [Engine(), WaitingEngine(), Interrupted()])
+def test_what_an_error_came_through_is_freed_with_it(engine: Engine) -> None:
+    """A lease or a claim may be there, which is given back when nobody refers to it any more."""
+
+    class Lease:
+        pass
+
+    leases: list[weakref.ref[Lease]] = []
+
+    def flow() -> Flow[None]:
+        lease = Lease()
+        leases.append(weakref.ref(lease))
+        yield ask("double", -1)
+
+    with contextlib.suppress(ValueError, KeyboardInterrupt):
+        run(flow(), engine, FakeClock(0))
+
+    async def awaited() -> None:
+        with contextlib.suppress(ValueError, KeyboardInterrupt):
+            await arun(flow(), engine, FakeClock(0))
+
+    asyncio.run(awaited())
+    assert [each() for each in leases] == [None, None]
 
 
 def test_a_cancelled_flow_leaves_by_its_finally() -> None:

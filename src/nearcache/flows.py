@@ -117,6 +117,9 @@ def run(flow: Flow[R], engine: Any, clock: Clock) -> R:
             except BaseException as error:  # noqa: BLE001 - the flow decides, and cleans up
                 outcome, act = error, flow.throw
     finally:
+        # First, as nothing can come between: an error's traceback holds this frame, and what a
+        # cycle holds, a lease perhaps, is not lost before the collector comes.
+        outcome = None
         # An interrupt between two steps. The flow cleans up now, not when nobody refers to the
         # traceback any more; it must not yield then.
         flow.close()
@@ -137,6 +140,7 @@ async def arun(flow: Flow[R], engine: Any, clock: Clock) -> R:
             except BaseException as error:  # noqa: BLE001 - CancelledError too: it cleans up
                 outcome, act = error, flow.throw
     finally:
+        outcome = None
         flow.close()
 
 
