@@ -29,6 +29,8 @@ class Interrupt:
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:
+        # Since Python 3.12 opcodes are traced if a frame asked for it before tracing began.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._called)
         try:
             yield
@@ -38,6 +40,7 @@ class Interrupt:
     def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename not in self._files:
             return None
+        frame.f_trace = self._reached  # first: Python 3.13 asks for it when opcodes are set
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         return self._reached
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 import _thread
 import asyncio
 import contextlib
+import operator
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 
@@ -51,10 +53,12 @@ class Sole:
     def begin(self) -> None:
         """Begins it unless somebody is at it; RuntimeError if the system gives no thread."""
         me = object()
-        if not self.is_done_by(me):
-            return
+        # `setdefault` and the start happen between two instructions of Python: an interrupt
+        # between them would leave a place that is taken, and nobody at work for ever.
+        there = map(self.who.setdefault, (0,), (me,))
+        mine = filter(partial(operator.is_, me), there)
         try:
-            start(lambda: self._work_as(me), self._name)
+            list(map(partial(_thread.start_new_thread, self._begin), zip(mine)))
         except BaseException:
             self.leave()
             raise
@@ -66,6 +70,9 @@ class Sole:
     def leave(self) -> None:
         """The next who needs the work begins it."""
         self.who.pop(0, None)
+
+    def _begin(self, me: object) -> None:
+        _begin(lambda: self._work_as(me), self._name)
 
     def _work_as(self, me: object) -> None:
         try:

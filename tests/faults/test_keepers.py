@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import logging
 import os
 import signal
+import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nearcache import threads
 from nearcache.engines.memory import MemoryEngine
 from nearcache.engines.redis.engine import open_redis
 from nearcache.engines.redis.target import Address, Target
 from nearcache.keeper import keeper_of
 from nearcache.locks import Lock
 from nearcache.refresh import in_thread
+from nearcache.threads import Sole
+from tests.interrupted import Interrupt
 from tests.redis.servers import Server, running
 
 Eventually = Callable[..., None]
@@ -69,6 +75,31 @@ def test_refreshes_find_room_again_after_failed_starts(
     done: list[int] = []
     assert in_thread(lambda: done.append(1))
     eventually(lambda: done)
+
+
+def test_wherever_a_start_is_interrupted_somebody_works() -> None:
+    for number in count(1):
+        where = _interrupted_start(number)
+        if not where:
+            break
+    assert number > 3
+
+
+def _interrupted_start(number: int) -> str:
+    worked = threading.Event()
+
+    def work(me: object) -> None:
+        if sole.is_done_by(me):
+            worked.set()
+            sole.leave()
+
+    sole = Sole(work, "test")
+    interrupt = Interrupt(number, KeyboardInterrupt(), {threads.__file__})
+    with contextlib.suppress(KeyboardInterrupt), interrupt.under_way():
+        sole.begin()
+    sole.begin()  # who needs the work next
+    assert worked.wait(10), interrupt.where
+    return interrupt.where
 
 
 def engine_at(server: Server) -> Any:
