@@ -216,7 +216,12 @@ class Lock:
                 return False
             self._take(token, asked_at_s, bid.lock_epoch, caller)
         except BaseException as error:
-            self._withdraw(bid, error)
+            try:
+                self._withdraw(bid, error)
+            except BaseException:
+                # Interrupted again. Nobody else knows what the store gave.
+                self._withdraw(bid, error)
+                raise
             raise
         return True
 

@@ -8,13 +8,19 @@ claim and every lock can be had, though the locks were asked for with ten minute
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nearcache import bids, locks
+from nearcache.engines.memory import MemoryEngine
+from tests.interrupted import Interrupt
 from tests.redis.servers import Server
 
 COMMON = """
@@ -168,3 +174,22 @@ def test_a_signal_handler_that_raises(store: list[str], seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_greenlets_that_are_killed(store: list[str], seed: int) -> None:
     run(f"from gevent import monkey; monkey.patch_all()\n{COMMON}\n{GREENLETS}", store, seed)
+
+
+def test_a_second_interrupt_while_what_the_store_gave_is_given_back() -> None:
+    class Interrupted(locks.Lock):
+        def _take(self, *args: Any) -> None:
+            raise KeyboardInterrupt
+
+    engine = MemoryEngine()
+    for number in itertools.count(1):
+        lock = Interrupted(engine, b"n", timeout_s=600)
+        second = Interrupt(number, KeyboardInterrupt(), {locks.__file__, bids.__file__})
+        with contextlib.suppress(KeyboardInterrupt), second.under_way():
+            lock.acquire()
+        token = engine.lock_acquire(b"n", 600_000)
+        assert token is not None, second.where
+        assert engine.lock_release(b"n", token)
+        if not second.where:
+            break
+    assert number > 10
