@@ -19,8 +19,11 @@ from pathlib import Path
 REST_S = 0.05
 SLEEPS = "State:\tS (sleeping)"
 
+PR_SET_PDEATHSIG = 1
+
 # PyDLL keeps the GIL, as a child needs it.
-c_fork: Callable[[], int] = ctypes.PyDLL(None).fork
+c_library = ctypes.PyDLL(None)
+c_fork: Callable[[], int] = c_library.fork
 
 
 def raw_fork() -> int:
@@ -28,12 +31,10 @@ def raw_fork() -> int:
     while True:
         asleep = rest()
         verdict, ours = os.pipe()
+        parent = os.getpid()
         child = c_fork()
         if not child:
-            os.close(ours)
-            if not os.read(verdict, 1):
-                os._exit(1)  # the parent was killed
-            os.close(verdict)
+            _await(verdict, ours, parent)
             return 0
         os.close(verdict)
         well = _others() == asleep
@@ -44,6 +45,18 @@ def raw_fork() -> int:
             return child
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def _await(verdict: int, parents: int, parent: int) -> None:
+    """In the child: returns if the parent says that it may be used, and ends if that is killed."""
+    c_library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # before it lets the GIL go, and hangs
+    if os.getppid() != parent:
+        os._exit(1)
+    os.close(parents)
+    if not os.read(verdict, 1):
+        os._exit(1)
+    os.close(verdict)
+    c_library.prctl(PR_SET_PDEATHSIG, 0)
 
 
 def rest() -> dict[str, list[str]]:
