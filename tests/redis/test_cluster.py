@@ -206,7 +206,8 @@ def test_after_waiting_once_an_outage_is_told_at_once(
             with pytest.raises(errors.EngineUnavailable, match=NOBODYS) as told:
                 ask("GET", "orphan")
             down += "CLUSTERDOWN" in str(told.value)
-        assert waited + down <= ask.topology.stats()["waits"] <= waited + 5
+        # Another node may send it there once more. One that waits would be sent ten times.
+        assert waited + down <= ask.topology.stats()["waits"] <= waited + 2 * 5
     finally:
         adopt(cluster, slot, owner)
 
