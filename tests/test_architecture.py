@@ -27,6 +27,7 @@ SMALL_PARTS = {
     "keeper",
     "keys",
     "leases",
+    "living",
     "locks",
     "metrics",
     "options",

@@ -26,6 +26,7 @@ Small parts, which know nothing of those above
     options.py     options of all backends: redis_options.py, stampede_options.py; drop_in.py: what
                    Django and django-redis call them
     keys.py        keys of caches; callkeys.py: keys of calls
+    living.py      directories that go with their process
     locks.py       named locks; bids.py: getting one; leases.py: having it; keeper.py: renewing it;
                    alocks.py: awaited
     flight.py      of all who miss one computes; claims.py: among processes; refresh.py: behind

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -29,6 +28,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, Protocol
 
+from nearcache.living import living_directory
 from nearcache.process import Mutex
 
 MARK = "NEARCACHE_TEST_RUN"
@@ -36,13 +36,11 @@ MARK = "NEARCACHE_TEST_RUN"
 WORKER_MARK = "NEARCACHE_TEST_WORKER"
 """The same for the name of one of Django's workers."""
 PREFIX = "nearcache-tests-"
-ALIVE = "alive"
 MANAGE = {"manage.py", "django-admin", "django-admin.py"}
 MOST_SIZE_BYTES = 32 << 20
 """A cache of a test run is not larger: there may be a worker for each core."""
 
 _mutex = Mutex()
-_kept: list[int] = []  # descriptors of the locks of this run
 _at_end: dict[str, Finalize] = {}
 
 
@@ -100,35 +98,14 @@ def _run() -> Path:
 
 
 def _begin() -> str:
-    _remove_dead()
-    while True:
-        path = tempfile.mkdtemp(prefix=f"{PREFIX}{os.geteuid()}-")
-        # Held by the children as well: the run is alive as long as any of its processes.
-        lock = os.open(os.path.join(path, ALIVE), os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        if os.path.isdir(path):
-            break
-        os.close(lock)  # another run began just now, and took this one for dead
-    _kept.append(lock)
+    path = living_directory(f"{PREFIX}{os.geteuid()}-", Path(tempfile.gettempdir()))
     atexit.register(_end, path, os.getpid())
-    return path
+    return str(path)
 
 
-def _end(path: str, owner: int) -> None:
+def _end(path: Path, owner: int) -> None:
     if os.getpid() == owner:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _remove_dead() -> None:
-    """What killed runs left: nobody holds their lock any more."""
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}{os.geteuid()}-*"):
-        with contextlib.suppress(OSError):
-            lock = os.open(path / ALIVE, os.O_RDWR | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
 
 
 # -- backends that are there when tests begin ------------------------------------------------

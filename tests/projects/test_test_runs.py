@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nearcache import testrun
 from tests.needs import need_installed
 from tests.projects.made import Project, make_project
 from tests.redis.servers import Server
@@ -225,23 +222,3 @@ def test_a_live_site_whose_name_is_test_is_no_test_run(tmp_path: Path) -> None:
     serve = [sys.executable, "-m", "gunicorn", "test", "--check-config"]
     subprocess.run(serve, cwd=tmp_path, env=live, check=True)
     assert (tmp_path / "said").read_text() == "False"
-
-
-def test_a_run_that_another_one_takes_for_dead_while_it_begins_begins_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers of xdist begin their runs at once, and each removes what no living one has."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    lock, others = fcntl.flock, [testrun._remove_dead]
-
-    def flock(descriptor: int, kind: int) -> None:
-        if kind == fcntl.LOCK_SH and others:
-            others.pop()()  # in the moment between making the file and locking it
-        lock(descriptor, kind)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    began = Path(testrun._begin())
-    assert not others
-    assert began.is_dir()
-    testrun._remove_dead()
-    assert began.is_dir()

@@ -8,12 +8,13 @@ because an fsync of tmpfs is free and proves nothing.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from nearcache.living import living_directory
 
 PREFIX = "nearcache-lab-"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - mkdtemp makes a private directory in it
@@ -44,13 +45,7 @@ def private_directory(parent: Path | None = None) -> Path:
 
     What a run that was killed outright has left behind goes first.
     """
-    parent = parent or memory_parent()
-    for old in parent.glob(f"{PREFIX}*-*"):
-        owner = old.name.removeprefix(PREFIX).partition("-")[0]
-        with suppress(OSError):
-            if old.stat().st_uid == os.getuid() and not Path(f"/proc/{owner}").exists():
-                shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
+    return living_directory(PREFIX, parent or memory_parent(), f"{os.getpid()}-")
 
 
 def memory_parent() -> Path:
