@@ -10,6 +10,7 @@
     page.py       all of it as docs/benchmarks.md
     nginx_doctor.py  the rows of the nginx doctor; nginx_input.py: logs and directories for them,
                   nginx_page.py: docs/benchmarks-nginx.md
+    nginx_agent.py   its agent, with a million files and in a crowd
 
 All rows but those of ``processes.py`` run in one process pinned to one core. No row
 is a test: a busy machine must not fail a build.

@@ -7,10 +7,11 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bench import crowds, nginx_doctor, nginx_page, over_redis, peers, rows
+from bench import crowds, nginx_agent, nginx_doctor, nginx_page, over_redis, peers, rows
 from bench.page import page
 from nearcache.lab.runs.machine import describe_machine, describe_versions
 from nearcache.lab.servers import Servers
@@ -75,7 +76,7 @@ def of_nginx(log: Path | None, quick: bool, results: list[dict[str, Any]]) -> No
     sizes = nginx_doctor.Sizes.quick() if quick else nginx_doctor.Sizes()
     shown = None
     with peers.directory() as where:
-        for row in nginx_doctor.rows(where, log, sizes):
+        for row in chain(nginx_doctor.rows(where, log, sizes), nginx_agent.rows(where, sizes)):
             if row.table != shown:
                 print(f"\n{row.table}")
                 shown = row.table

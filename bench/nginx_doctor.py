@@ -67,10 +67,21 @@ class Sizes:
     entries: int = 100_000
     purges: int = 100  # in a round
     rounds: int = 9
+    agent_entries: int = 1_000_000
+    agent_seconds: int = 60
 
     @classmethod
     def quick(cls) -> Sizes:
-        return cls(lines=2000, requests=5000, keys=500, entries=500, purges=5, rounds=2)
+        return cls(
+            lines=2000,
+            requests=5000,
+            keys=500,
+            entries=500,
+            purges=5,
+            rounds=2,
+            agent_entries=500,
+            agent_seconds=1,
+        )
 
 
 @dataclass(frozen=True)
@@ -104,6 +115,19 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Latencies:
+    """Answers of a server, in seconds. Promised is that none fails."""
+
+    table: str
+    name: str
+    count: int
+    failed: int
+    p50: float
+    p99: float
+    longest: float
+
+
+@dataclass(frozen=True)
 class Missing:
     """What was not measured, and what to do about it."""
 
@@ -111,7 +135,7 @@ class Missing:
     missing: str
 
 
-Row = Took | Ratio | Missing
+Row = Took | Ratio | Latencies | Missing
 
 
 def rows(where: Path, source: Path | None, sizes: Sizes) -> Iterator[Row]:

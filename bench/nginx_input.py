@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
+import zlib
+from functools import cache
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 
-from nearcache.nginx.ondisk.keys import name_of, path_of
+from nearcache.nginx.ondisk.cachefile import MARKER
+from nearcache.nginx.ondisk.keys import name_of, path_of, variant_of
 from nearcache.nginx.ondisk.layout import LAYOUTS
-from tests.nginx.entries import made
+from tests.nginx.entries import made, made_variant
 
 LEVELS = (1, 2)
+VARY = b"Accept-Encoding"
+WRITING = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 MADE_LINES = 10_000
 BEGAN_S = 1_780_000_000
 TTL_S = 600
@@ -75,15 +81,55 @@ def url_of(number: int) -> str:
     return f"https://example.com/page/{number}?n={number % 7}"
 
 
-def fill(root: Path, entries: int) -> None:
-    """A cache directory with an entry for each number below ``entries``, fresh for years."""
+def fill(root: Path, entries: int, varies_each: int = 0) -> None:
+    """A cache directory with an entry for each number below ``entries``, fresh for years.
+
+    Args:
+        varies_each: one of so many files is a variant of the entry before it (:func:`varied`).
+    """
     for number in range(entries):
-        store(root, number)
+        if varies_each and (number + 1) % varies_each == 0:
+            store_variant(root, varied(number))
+        else:
+            store(root, number)
+
+
+def varied(number: int) -> int:
+    """The entry that has a variant in place of this one."""
+    return number - 1
 
 
 def store(root: Path, number: int) -> None:
     """Puts one entry there, fresh."""
     key = url_of(number).encode()
-    path = root / path_of(name_of(key), LEVELS)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(made(LAYOUTS[0], key, bytes(3000), vary_len=0, updating_sec=0, error_sec=0))
+    stencil, at = _stencil(len(key)), LAYOUTS[0].fields["crc32"].offset
+    begins = LAYOUTS[0].size + len(MARKER)
+    crc = LAYOUTS[0].pack_number("crc32", zlib.crc32(key))
+    parts = stencil[:at], crc, stencil[at + len(crc) : begins], key, stencil[begins + len(key) :]
+    _write(root, name_of(key), b"".join(parts))
+
+
+def store_variant(root: Path, number: int) -> None:
+    """The entry anew, as it is where it varies, and a variant of it."""
+    key = url_of(number).encode()
+    name = variant_of(key, VARY, {"Accept-Encoding": "gzip"})
+    vary_len = len(VARY)
+    _write(root, name_of(key), made(LAYOUTS[0], key, bytes(3000), vary_len=vary_len, vary=VARY))
+    _write(root, name, made_variant(LAYOUTS[0], key, name, VARY))
+
+
+@cache
+def _stencil(length: int) -> bytes:
+    """An entry whose key is so long: to make one takes ten times as long as to copy it."""
+    return made(LAYOUTS[0], bytes(length), bytes(3000), vary_len=0, updating_sec=0, error_sec=0)
+
+
+def _write(root: Path, name: str, content: bytes) -> None:
+    path = f"{root}/{path_of(name, LEVELS)}"
+    try:
+        file = os.open(path, WRITING, 0o600)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(parents=True)
+        file = os.open(path, WRITING, 0o600)
+    os.write(file, content)
+    os.close(file)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from bench.nginx_doctor import Missing, Ratio, Row
+from bench.nginx_doctor import Latencies, Missing, Ratio, Row
 
 HEAD = """# Benchmarks of the nginx doctor
 
@@ -35,6 +35,12 @@ known `levels`; the processes include Python's start, which is a row of its own.
 learns from the directory how keys are made. "find, grep, rm" is
 `find DIR -type f -print0 | xargs -0 grep -lFx 'KEY: URL' | xargs rm`; where the directory is not in
 memory, it takes what the disk takes.
+
+Agent: a cache of which one file in twenty is a variant. One URL is purged from Python with a table
+that is warm. Then an agent is started, and purges come at a fixed rate, each counted from when it
+should have begun; idle connections send nothing, dripping ones a byte of a header five times a
+second, half of them from the address of the site, and who is dropped comes again at once. Clients,
+agent and connections share the core.
 """
 NO_FIGURES = "No figures are kept here yet: run the command above on a machine that is idle."
 
@@ -49,6 +55,10 @@ def line(row: Row) -> str:
             below = "  BELOW" if row.ratio < row.promised else ""
             times = f"{row.ratio:.2f}x ({row.low:.2f}-{row.high:.2f})"
             return f"  {row.against} over {row.name}: {times}{promised}{below}"
+        case Latencies():
+            said = f"P50 {_time(row.p50)}, P99 {_time(row.p99)}, longest {_time(row.longest)}"
+            below = "  BELOW" if row.failed else ""
+            return f"  {row.name}: {row.failed} of {row.count:,} failed  promised 0{below}; {said}"
     each = f"{row.per_second:,.0f}/s" if row.count > 1 else ""
     interval = f"({_time(row.low)}-{_time(row.high)})"
     promised = f"  promised {_promise(row.at_least, row.count)}" if row.at_least else ""
@@ -77,6 +87,13 @@ def _table(table: str, found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             interval = f"{row['low']:.2f}\u2013{row['high']:.2f}"
             times = f"**{row['ratio']:.2f}** times ({interval}{promised})"
             yield f"- {row['against']}, over {row['name']}: {times}."
+        if "p99" in row:
+            cuts = ", ".join(
+                f"{name} {_time(row[which])}"
+                for name, which in (("P50", "p50"), ("P99", "p99"), ("longest", "longest"))
+            )
+            failed = f"**{row['failed']}** of {row['count']:,} failed (promised 0)"
+            yield f"- {row['name']}: {failed}; {cuts}."
     yield ""
 
 

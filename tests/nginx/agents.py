@@ -17,10 +17,17 @@ SECRET = Secret(b"0123456789abcdef0123456789abcdef")
 
 
 @contextmanager
-def serving(nginx: Nginx, *, varies: bool = True, **options: Any) -> Iterator[Agent]:
+def serving(
+    nginx: Nginx,
+    *,
+    varies: bool = True,
+    levels: tuple[int, ...] | None = None,
+    address: tuple[str, int] = ("127.0.0.1", 0),
+    **options: Any,
+) -> Iterator[Agent]:
     """An agent of this nginx's cache, on a free port of loopback."""
-    hosts = [LocalCache(nginx.cache, varies=varies)]
-    with Agent(("127.0.0.1", 0), hosts, SECRET, **options) as agent:
+    hosts = [LocalCache(nginx.cache, levels, varies=varies)]
+    with Agent(address, hosts, SECRET, **options) as agent:
         thread = threading.Thread(target=agent.serve, daemon=True)
         thread.start()
         try:

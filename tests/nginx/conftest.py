@@ -162,9 +162,18 @@ class Nginx:
         self.configuration = self.directory / "nginx.conf"
         with reserved_port() as self.port:
             text = SITE.format(socket=self.box.socket, port=self.port, http=http, server=server)
-            self.box.start(text.replace("{cache}", str(self.cache)))
+            self.text = text.replace("{cache}", str(self.cache))
+            self._start()
+
+    def _start(self) -> None:
+        self.box.start(self.text)
         assert self.box.process
         self.process = self.box.process
+
+    def restart(self) -> None:
+        """Also after a stop."""
+        self.stop()
+        self._start()
 
     def get(
         self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"

@@ -11,10 +11,10 @@ KEY = b"http://127.0.0.1:1/a?b=1"
 HEAD = b"HTTP/1.1 200 OK\r\nX-A: 1\r\n\r\n"
 
 
-def made(layout: Layout, key: bytes = KEY, body: bytes = b"body", **changes: int) -> bytes:
+def made(layout: Layout, key: bytes = KEY, body: bytes = b"body", **changes: int | bytes) -> bytes:
     """A cache file as this layout has it."""
     start = layout.size + len(MARKER) + len(key) + 1
-    numbers = {
+    members = {
         "version": layout.version or 0,
         "valid_sec": 2_000_000_000,
         "updating_sec": 30,
@@ -24,10 +24,17 @@ def made(layout: Layout, key: bytes = KEY, body: bytes = b"body", **changes: int
         "crc32": zlib.crc32(key),
         "header_start": start,
         "body_start": start + len(HEAD),
-    } | changes
+        **changes,
+    }
     head = bytearray(layout.size)
-    for name, value in numbers.items():
+    for name, value in members.items():
         if name in layout.fields:
-            field = layout.fields[name]
-            head[field.offset : field.offset + field.size] = layout.pack_number(name, value)
+            at = layout.fields[name].offset
+            packed = value if isinstance(value, bytes) else layout.pack_number(name, value)
+            head[at : at + len(packed)] = packed
     return bytes(head) + MARKER + key + b"\n" + HEAD + body
+
+
+def made_variant(layout: Layout, key: bytes, name: str, vary: bytes) -> bytes:
+    """The file of a variant, to lie under its name."""
+    return made(layout, key, vary_len=len(vary), vary=vary, variant=bytes.fromhex(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import resource
+import shutil
 import socket
 import struct
 import sys
@@ -12,10 +13,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from bench import nginx_agent
+from bench.nginx_doctor import Latencies, Sizes
+from bench.nginx_page import line, section
 from nearcache.lab.servers import end_process
 from nearcache.nginx.ondisk.variants import VariantTable
 from nearcache.nginx.purging import doorway
@@ -303,6 +308,22 @@ def test_who_gives_up_leaves_no_traceback_and_no_wait(
     assert capfd.readouterr().err == ""
 
 
+def test_purges_that_wait_leave_slots_for_those_that_need_not(
+    nginx: Nginx, cold: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few(monkeypatch, slots=8)
+    body = Wanted(("/not-there",)).to_json()
+    with serving(nginx) as agent, ExitStack() as stack:
+        table = agent.hosts[0].table
+        assert table
+        for _ in range(2):
+            client = stack.enter_context(connected(agent))
+            client.sendall(head(body) + body)
+        assert wait_for(lambda: len(table._waiting) == 2)
+        assert "the time was over" in purged(agent, "/not-there").error, "told at once"
+        assert purged(agent, "/a").state == "purged"
+
+
 def test_a_stop_answers_who_waits(nginx: Nginx, cold: None) -> None:
     body = Wanted(("/not-there",)).to_json()
     with serving(nginx) as agent, connected(agent) as client:
@@ -357,6 +378,41 @@ def test_variants_go_that_were_stored_right_before(
         assert (outcome.state, outcome.files) == ("purged", 3), turn
         for sent in ("gzip", "br", "zstd"):
             assert nginx.get("/v", {"Accept-Encoding": sent}).cache in ("MISS", "EXPIRED")
+
+
+def test_levels_that_are_not_those_of_nginx_leave_nothing(nginx: Nginx, upstream: Upstream) -> None:
+    upstream.script = lambda path, headers: Answer(b"x", headers={"Vary": "Accept-Encoding"})
+    for sent in ("gzip", "br"):
+        nginx.fill("/v", {"Accept-Encoding": sent})
+    with serving(nginx, levels=(2, 2)) as agent:
+        assert (purged(agent, "/v").files, purged(agent, "/a").files) == (2, 1)
+
+
+def test_nginx_may_restart_and_the_cache_be_emptied(
+    agent: Agent, nginx: Nginx, upstream: Upstream
+) -> None:
+    upstream.script = lambda path, headers: Answer(b"x", headers={"Vary": "Accept-Encoding"})
+
+    def stored() -> None:
+        for sent in ("gzip", "br", "zstd"):
+            nginx.fill("/v", {"Accept-Encoding": sent})
+
+    stored()
+    nginx.restart()
+    assert purged(agent, "/v").files == 3
+    stored()
+    nginx.stop()
+    for level in nginx.cache.iterdir():
+        shutil.rmtree(level)
+    nginx.restart()
+    stored()
+    assert purged(agent, "/v").files == 3
+    nginx.stop()
+    shutil.rmtree(nginx.cache)
+    assert "does not exist" in purged(agent, "/v").error
+    nginx.restart()
+    stored()
+    assert purged(agent, "/v").files == 3
 
 
 def test_a_cache_where_nothing_varies_needs_no_table(nginx: Nginx) -> None:
@@ -432,3 +488,24 @@ def test_addresses_of_one_ipv6_host_are_one() -> None:
     assert of("2001:db8::1") == of("2001:db8::ffff") != of("2001:db8:0:1::1")
     assert of("::ffff:10.0.0.1") != of("::ffff:10.0.0.2")
     assert of("10.0.0.1") == "10.0.0.1"
+
+
+def test_the_bench_of_a_crowd_finds_no_purge_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small one, and nothing is said of its times."""
+    monkeypatch.setattr(nginx_agent, "TIMEOUT_S", PATIENCE_S)
+    *_, crowd = nginx_agent.rows(tmp_path, Sizes.quick())
+    assert isinstance(crowd, Latencies)
+    assert (crowd.failed, crowd.count) == (0, 100)
+    assert "0 of 100 failed" in line(crowd)
+    assert "**0** of 100 failed (promised 0)" in section([asdict(crowd)], "a machine")
+
+
+def test_an_address_may_be_of_ipv6(nginx: Nginx) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    with serving(nginx, address=("::1", 0)) as agent:
+        url = f"http://[::1]:{agent.address[1]}"
+        outcome = RemoteAgent(url, SECRET).purge(Wanted(("/a",)), PATIENCE_S)
+        assert (outcome.state, outcome.error) == ("purged", "")

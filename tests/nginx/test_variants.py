@@ -22,7 +22,7 @@ from nearcache.nginx.ondisk.layout import LAYOUTS
 from nearcache.nginx.ondisk.variants import Place, VariantTable
 
 from .conftest import PATIENCE_S, Answer, Nginx, StartNginx, Upstream, every_nginx, wait_for
-from .entries import made
+from .entries import made, made_variant
 
 KEY = b"http://127.0.0.1:1/a"
 LEVELS = (1, 2)
@@ -59,16 +59,9 @@ def store(root: Path, key: bytes = KEY, levels: Sequence[int] = LEVELS, sent: st
     path = root / path_of(name, levels)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{name}.0000000001")
-    temporary.write_bytes(variant_file(key, name))
+    temporary.write_bytes(made_variant(LAYOUTS[0], key, name, VARY))
     temporary.rename(path)
     return name
-
-
-def variant_file(key: bytes, name: str) -> bytes:
-    file = bytearray(made(LAYOUTS[0], key))
-    at = LAYOUTS[0].fields["variant"].offset
-    file[at : at + 16] = bytes.fromhex(name)
-    return bytes(file)
 
 
 def ask(table: VariantTable, key: bytes = KEY, timeout_s: float = PATIENCE_S) -> list[Place] | None:

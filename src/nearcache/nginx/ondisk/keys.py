@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import PurePosixPath
 
 from nearcache.errors import NginxError
@@ -18,6 +19,8 @@ from nearcache.errors import NginxError
 # The only headers whose values nginx brings into one form before it hashes them.
 NORMALIZED = frozenset({"accept-encoding", "accept-language", "accept-charset"})
 LEVELS = re.compile(r"[12](:[12]){0,2}")
+EVERY_LEVELS = tuple(levels for depth in range(4) for levels in product((1, 2), repeat=depth))
+"""All that nginx knows: 15."""
 
 
 def parse_levels(text: str) -> tuple[int, ...]:

@@ -69,8 +69,13 @@ class _Abandoned(Exception):
 class VariantTable:
     """The variants in one cache directory. A thread keeps it until :meth:`close`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_waiting: int | None = None) -> None:
+        """
+        Args:
+            most_waiting: at once; who comes later is told that nothing is known yet.
+        """
         self.path = path
+        self._most_waiting = most_waiting
         self._changed = threading.Condition()  # and what guards the picture
         self._asked = threading.Event()
         self._picture: _Picture | None = None
@@ -110,6 +115,8 @@ class VariantTable:
         """
         began = time.monotonic()
         with self._changed:
+            most = self._most_waiting
+            may_wait = most is None or len(self._waiting) < most
             self._waiting.append(began)
             try:
                 while True:
@@ -117,7 +124,7 @@ class VariantTable:
                     if picture and picture.tells(directory, began):
                         return picture.places_of(keys)
                     left_s = until - time.monotonic()
-                    if left_s <= 0 or self._closing or not is_wanted():
+                    if left_s <= 0 or self._closing or not may_wait or not is_wanted():
                         return None
                     self._asked.set()
                     self._changed.wait(min(left_s, LOOK_S))
@@ -135,12 +142,15 @@ class VariantTable:
     def _keep(self) -> None:
         while not self._closing:
             try:
-                with CacheDir(self.path, follow=False) as directory:
+                directory = CacheDir(self.path, follow=False)
+            except (NginxError, OSError):  # who asks finds out himself
+                self._rest()
+                continue
+            try:
+                with directory:
                     self._turn(directory)
             except _Abandoned:
                 pass
-            except NginxError:  # it is not there: who asks finds out himself
-                self._rest()
             except Exception:
                 logger.exception("%s: the table of variants failed, and is made anew", self.path)
                 self._forget()
@@ -291,8 +301,12 @@ class _Picture:
 
     def listen(self, directory: CacheDir, at_most: int | None = None) -> None:
         """Reads what inotify has to tell: all of it, or so many bytes."""
-        for event in self._inotify.read(at_most) if self._inotify else ():
-            self._note(event, directory)
+        try:
+            for event in self._inotify.read(at_most) if self._inotify else ():
+                self._note(event, directory)
+        except BaseException:
+            self._is_lost = True  # what came after it was read, and is not known
+            raise
 
     def _note(self, event: Event, directory: CacheDir) -> None:
         folder = self._folders.get(event.watch)

@@ -97,7 +97,8 @@ class Agent:
     def serve(self) -> None:
         """Returns after :meth:`stop`, when purges that ran have been answered."""
         for host in self.hosts:
-            host.keep_table()
+            # Half of the slots of one address: a purge that need not wait finds one.
+            host.keep_table(self.doorway.limits.slots // 4)
         asyncio.run(self._serve())
 
     def stop(self) -> None:

@@ -37,6 +37,7 @@ REQUEST_S = 10.0  # to send it
 DRAIN_S = 2.0  # for what comes after an answer that was given before all was read
 LARGEST_HEAD = 8192
 LARGEST_BODY = 1 << 20
+ONCE = frozenset({"authorization", "content-length", "transfer-encoding"})
 HEAD_ENDS = b"\r\n\r\n"
 MOST_FILES = 4096  # more than these are not counted on
 
@@ -270,7 +271,8 @@ def _parsed(head: bytes) -> tuple[str, dict[str, str]]:
     for line in lines:
         name, colon, value = line.partition(":")
         name = name.lower()
-        if not colon or not name or name != name.strip() or name in headers:
+        is_doubtful = name in headers and name in ONCE
+        if not colon or not name or name != name.strip() or is_doubtful:
             raise Refused(400, f"the header {printable(line[:40])!r} is malformed, or there twice")
         headers[name] = value.strip()
     if words[0] != "POST":

@@ -113,10 +113,14 @@ class LocalCache:
         self._learned: tuple[float, tuple[int, ...], Learned] | None = None
         self.table: VariantTable | None = None
 
-    def keep_table(self) -> None:
-        """Has variants known from now on, so that no purge scans; until :meth:`close`."""
+    def keep_table(self, most_waiting: int | None = None) -> None:
+        """Has variants known from now on, so that no purge scans; until :meth:`close`.
+
+        Args:
+            most_waiting: for the table at once.
+        """
         if self.varies:
-            self.table = VariantTable(self.path)
+            self.table = VariantTable(self.path, most_waiting)
 
     def close(self) -> None:
         if self.table:

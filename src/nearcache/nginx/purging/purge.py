@@ -24,11 +24,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
+from itertools import product
 
 from nearcache.errors import NginxError, NotACacheFile
 from nearcache.nginx.ondisk.cachedir import NOT_OURS, CacheDir, Census, Found, joined
 from nearcache.nginx.ondisk.cachefile import CacheFile, open_entry, read_open
-from nearcache.nginx.ondisk.keys import name_of, path_of
+from nearcache.nginx.ondisk.keys import EVERY_LEVELS, name_of, path_of
 from nearcache.nginx.ondisk.variants import Place
 from nearcache.nginx.purging.receipt import How, Purged, Receipt
 
@@ -123,8 +124,8 @@ class Purger:
                 elif found and not found.entry.vary and not thorough:
                     self._take(found, receipt)
                     left.discard(key)
-        if left and scan and self.variants and levels is not None:
-            self._take_all(left, levels, self.variants, receipt)
+        if left and scan and self.variants:
+            self._take_all(left, self.variants, receipt)
         elif left and scan:
             self._scan(lambda entry: entry.key in left, receipt, began)
         receipt.seconds = time.monotonic() - began
@@ -150,9 +151,7 @@ class Purger:
             raise NginxError(f"{found.path} has another key with the same MD5; nothing was done")
         return found
 
-    def _take_all(
-        self, keys: Collection[bytes], levels: Sequence[int], variants: Variants, receipt: Receipt
-    ) -> None:
+    def _take_all(self, keys: Collection[bytes], variants: Variants, receipt: Receipt) -> None:
         refused: set[str] = set()
         for turn in range(1 if self.dry_run else SCANS):
             before = receipt.counts.total()
@@ -162,7 +161,8 @@ class Purger:
                 return
             for folder, name in places:
                 self._take_variant(folder, name, keys, receipt, turn, refused)
-            for key in keys:  # last: they lead to variants
+            # Last: they lead to variants. Anywhere: nginx may have other levels than are said here.
+            for key, levels in product(keys, EVERY_LEVELS):
                 main = self._find(key, levels, receipt)
                 if main:
                     self._take_unless_over(main, receipt, turn, refused)
