@@ -291,9 +291,27 @@ class NginxLocation(NginxTally):
     kind: str | None  # as given; None for what matches none, which comes last
     pattern: str | None
 
+class NginxSaved(TypedDict):
+    """What the answers of a group were worth, each at the price of its URL: see ``prices.rs``.
+
+    Of at most 262,144 URLs each counts by itself; beyond, the half with the fewest hits is summed
+    up, and counts at the mean of its group's others of that kind.
+    """
+
+    served: int
+    thin: int  # of them, those of URLs that were fetched fewer than five times
+    is_borrowed: bool  # never fetched: priced as its location is, or the whole log
+    us: float
+    own_us: float  # the same, if a URL's own fetches were believed alone
+    within: float  # variance of `us` by how fetches of one URL differ
+    within_freedom: float  # its degrees of freedom
+    between: float  # variance of `us` by how URLs of one group differ
+    between_freedom: float
+
 class NginxGroup(NginxTally):
     name: str  # "/song/<n>/?q"; "(other)" once there are `max_groups`
     location: int  # position in `NginxResult.locations`
+    saved: NginxSaved
 
 class NginxHour(NginxTally):
     start_s: int | None  # Unix time; None: lines without a time, or beyond 20,000 hours
@@ -357,9 +375,11 @@ class NginxResult(TypedDict):
     lengths: NginxLengths | None  # if an argument or part was asked for
     keys: NginxKeys
 
-class NginxRecentGroup(NginxGroup):
-    """Its sums are of this look; `fetch_us` is of all so far, and empty if none was fetched now."""
+class NginxRecentGroup(NginxTally):
+    """Its sums are of this look."""
 
+    name: str
+    location: int
     number: int  # its position in `NginxResult.groups`
 
 class NginxRecent(TypedDict):
@@ -374,8 +394,9 @@ class NginxRecent(TypedDict):
     last_us: int | None
     total: NginxTally
     groups: list[NginxRecentGroup]  # those with requests
-    fetch_us: list[tuple[int, int]]  # of all so far, as `NginxTally.fetch_us`
-    location_fetch_us: list[list[tuple[int, int]]]  # of all so far
+    prices_us: list[tuple[float, bool]]
+    """For each group, by its number: what an answer is worth, by all that was fed so far; and was
+    none of it fetched?"""
     served_took_us: list[tuple[int, int]]
     """Histogram of `$request_time` of what the cache served, as `NginxTally.fetch_us`."""
     missed_took_us: list[tuple[int, int]]  # and of what has a reason in `why`

@@ -45,14 +45,19 @@ impl Groups {
             let name = name.clone().into_bytes().into_boxed_slice();
             locations::compile(pattern, false).map(|regex| (regex, name))
         });
-        Ok(Groups {
-            rules: compiled.collect::<Result<_, _>>()?,
+        Ok(Groups { rules: compiled.collect::<Result<_, _>>()?, ..Groups::by_shape(most) })
+    }
+
+    /// Without rules.
+    pub fn by_shape(most: usize) -> Groups {
+        Groups {
+            rules: Vec::new(),
             most,
             table: Vec::new(),
             places: HashMap::default(),
             name: Vec::new(),
             gave_up: 0,
-        })
+        }
     }
 
     pub fn table(&self) -> &[Group] {

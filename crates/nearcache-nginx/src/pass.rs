@@ -4,6 +4,7 @@
 //!  Record ──> Request ──┬─> group and location  (groups.rs, locations.rs)
 //!            (request.rs)├─> Judgement: why was it not served?  (misses.rs, keys.rs)
 //!                        ├─> Ledger: sums by group and hour  (ledger.rs)
+//!                        ├─> Prices: what a fetch of each URL takes  (prices.rs)
 //!                        ├─> Top: the heaviest URLs  (top.rs)
 //!                        ├─> Recent: the same since the last look  (recent.rs)
 //!                        └─> Lengths of an argument  (lengths.rs)
@@ -18,6 +19,7 @@ use crate::lengths::{Lengths, Subject};
 use crate::lines::Consumer;
 use crate::locations::{Kind, Locations, PatternError};
 use crate::misses::{Judgement, Misses, Rules, Why};
+use crate::prices::{Prices, Saved};
 use crate::recent::Recent;
 use crate::record::{Field, Record};
 use crate::request::{KeyText, Request};
@@ -62,6 +64,7 @@ pub struct LogPass {
     remembered: Vec<(u64, u32)>,
     misses: Misses,
     ledger: Ledger,
+    prices: Prices,
     top: Top,
     lengths: Option<Lengths>,
     key_has_host: bool,
@@ -92,6 +95,7 @@ impl LogPass {
             remembered: vec![(0, u32::MAX); REMEMBERED],
             misses: Misses::new(options.rules, options.max_keys),
             ledger: Ledger::new(options.utc_offset_s),
+            prices: Prices::default(),
             top: Top::default(),
             lengths: options.lengths.map(|(subject, under)| Lengths::new(subject, &under)),
             key_has_host: options.key_has_host,
@@ -127,6 +131,11 @@ impl LogPass {
 
     pub fn lengths(&self) -> Option<&Lengths> {
         self.lengths.as_ref()
+    }
+
+    /// What the answers of each group were worth, in the order of the groups.
+    pub fn saved(&self) -> Vec<Saved> {
+        self.prices.saved(self.groups.table())
     }
 
     pub fn by_location(&self) -> Vec<Tally> {
@@ -177,6 +186,9 @@ impl LogPass {
         }
         let judgement = self.misses.judge(&request);
         self.ledger.take(&request, group, &judgement);
+        if let Some(status) = request.cache {
+            self.prices.take(&request, group, status);
+        }
         if let Some(recent) = &mut self.recent {
             recent.take(&request, group, &judgement);
         }

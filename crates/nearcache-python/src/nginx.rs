@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nearcache_nginx::{
     ANY_GROUP, ByStatus, CacheValid, Count, Field, Filter, Format, Histogram, KeyText, Kind,
     Lengths, LogPass, Options, PatternError, Reader, Recent, Rules, SPELLING_NAMES, STATUS_NAMES,
-    Subject, Sum, Tally, Top, WHY_NAMES,
+    Saved, Subject, Sum, Tally, Top, WHY_NAMES,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -302,8 +302,11 @@ fn about_sums(
     result.set_item("locations", locations)?;
 
     let groups = PyList::empty(py);
-    for (group, of_group) in pass.groups().table().iter().zip(pass.ledger().by_group()) {
+    let worth = pass.saved();
+    let tallies = pass.ledger().by_group().iter().zip(&worth);
+    for (group, (of_group, worth)) in pass.groups().table().iter().zip(tallies) {
         let dict = tally(py, of_group)?;
+        dict.set_item("saved", saved(py, worth)?)?;
         dict.set_item("name", lossy(&group.name))?;
         dict.set_item("location", group.location)?;
         groups.append(dict)?;
@@ -341,9 +344,8 @@ fn recent_news<'py>(py: Python<'py>, state: &State, recent: &Recent) -> Dict<'py
     }
     news.set_item("total", tally(py, &total)?)?;
     news.set_item("groups", groups)?;
-    let (of_all, by_location) = fetches_so_far(pass);
-    news.set_item("fetch_us", of_all)?;
-    news.set_item("location_fetch_us", by_location)?;
+    let prices: Vec<_> = pass.saved().iter().map(|of| (of.price_us(), of.is_borrowed)).collect();
+    news.set_item("prices_us", prices)?;
     news.set_item("served_took_us", fetches(&recent.served))?;
     news.set_item("missed_took_us", fetches(&recent.missed))?;
     news.set_item("ranked_by", pass.ranked_by.map_or("requests", |by| by.name()))?;
@@ -353,24 +355,12 @@ fn recent_news<'py>(py: Python<'py>, state: &State, recent: &Recent) -> Dict<'py
 
 type Times = Vec<(u64, u64)>;
 
-/// Of everything, and of each location.
-fn fetches_so_far(pass: &LogPass) -> (Times, Vec<Times>) {
-    let by_location = pass.by_location();
-    let mut of_all = Histogram::default();
-    by_location.iter().for_each(|tally| of_all.merge(&tally.fetches));
-    (fetches(&of_all), by_location.iter().map(|tally| fetches(&tally.fetches)).collect())
-}
-
 fn recent_group<'py>(py: Python<'py>, pass: &LogPass, number: usize, recent: &Tally) -> Dict<'py> {
     let group = &pass.groups().table()[number];
     let dict = tally(py, recent)?;
     dict.set_item("number", number)?;
     dict.set_item("name", lossy(&group.name))?;
     dict.set_item("location", group.location)?;
-    if !recent.fetches.buckets().is_empty() {
-        // What a fetch takes is known from all of them.
-        dict.set_item("fetch_us", fetches(&pass.ledger().by_group()[number].fetches))?;
-    }
     Ok(dict)
 }
 
@@ -391,6 +381,20 @@ fn tally<'py>(py: Python<'py>, tally: &Tally) -> Dict<'py> {
     dict.set_item("fetch_us", fetches(&tally.fetches))?;
     dict.set_item("why", sums(py, &WHY_NAMES, &tally.why)?)?;
     dict.set_item("lock_waits", sum(py, &tally.lock_waits, "waited_us")?)?;
+    Ok(dict)
+}
+
+fn saved<'py>(py: Python<'py>, of: &Saved) -> Dict<'py> {
+    let dict = PyDict::new(py);
+    dict.set_item("served", of.served)?;
+    dict.set_item("thin", of.thin)?;
+    dict.set_item("is_borrowed", of.is_borrowed)?;
+    dict.set_item("us", of.us)?;
+    dict.set_item("own_us", of.own_us)?;
+    dict.set_item("within", of.within)?;
+    dict.set_item("within_freedom", of.within_freedom)?;
+    dict.set_item("between", of.between)?;
+    dict.set_item("between_freedom", of.between_freedom)?;
     Ok(dict)
 }
 

@@ -8,6 +8,7 @@ use super::trace::{
     AS_BEFORE, Asked, BEFORE, CHANGED, FAILED, GOOD, LONGEST_LIFE, NOT_ASKED, UNSAID,
 };
 use crate::numbers;
+use crate::prices::{self, Fetches};
 use crate::record::{CacheStatus, Field};
 use crate::request::Request;
 
@@ -19,11 +20,12 @@ const USUAL_HEAD: u32 = 300;
 /// What the log shows of one key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fact {
+    /// Its location, and its URL group.
     pub place: u16,
+    pub group: u32,
     /// Of its file in the cache, header and all; 0: never seen whole.
     pub file_bytes: u32,
-    pub fetches: u32,
-    pub fetched_us: u64,
+    pub fetches: Fetches,
     /// Size of its last fetched response; 0: none.
     version: u32,
     /// When the last fetch began; 0: none.
@@ -43,8 +45,8 @@ pub struct Fact {
 }
 
 impl Fact {
-    pub fn new(place: u16) -> Fact {
-        Fact { place, last_life: UNSAID, ..Fact::default() }
+    pub fn new(place: u16, group: u32) -> Fact {
+        Fact { place, group, last_life: UNSAID, ..Fact::default() }
     }
 
     /// How long responses live that do not say was learned since: what was missed sooner?
@@ -90,11 +92,8 @@ impl Fact {
         if let Some(control) = request.record.text(Field::CacheControl) {
             self.swr_s = stale_while_revalidate(control);
         }
-        // The end of a stale one may be that of a slow client.
-        let is_usual = !matches!(asked.logged, CacheStatus::Revalidated | CacheStatus::Stale);
-        if asked.upstream_us != NOT_ASKED && is_usual {
-            self.fetches += 1;
-            self.fetched_us += u64::from(asked.upstream_us);
+        if asked.upstream_us != NOT_ASKED && prices::is_telling(asked.logged) {
+            self.fetches.add(u64::from(asked.upstream_us));
         }
         if is_fetch {
             self.fetched(asked, bytes, refetches);

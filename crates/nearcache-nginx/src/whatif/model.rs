@@ -114,7 +114,6 @@ pub fn replay(trace: &Trace, rules: &Rules, rekeyed: &Rekeyed) -> Outcome {
         variants: HashMap::new(),
         lives: vec![AS_BEFORE; trace.keys.len()],
         changed_us: vec![i64::MIN; trace.keys.len()],
-        usual_us: usual_fetch_us(trace),
         events: BinaryHeap::new(),
         numbers: 0,
         outcome: Outcome::new(rekeyed.count()),
@@ -135,8 +134,6 @@ struct Model<'a> {
     lives: Vec<u32>,
     /// By key as logged: since when the origin is known to have something new.
     changed_us: Vec<i64>,
-    /// Mean time of a fetch where its key was never fetched: by place, and of all as the last.
-    usual_us: Vec<Option<u64>>,
     events: BinaryHeap<Reverse<Event>>,
     numbers: u64,
     outcome: Outcome,
@@ -417,33 +414,16 @@ impl Model<'_> {
         self.trace.usual_life.or(self.rules.unsaid_s)
     }
 
-    /// How long its fetch took, or would take: as fetches of its key take.
+    /// How long its fetch took, or would take.
     fn fetch_us(&self, asked: &Asked) -> u64 {
-        if asked.upstream_us != NOT_ASKED {
-            return u64::from(asked.upstream_us);
+        match asked.upstream_us {
+            NOT_ASKED => self.trace.prices_us[asked.key as usize],
+            us => u64::from(us),
         }
-        let fact = &self.trace.keys.facts[asked.key as usize];
-        if fact.fetches > 0 {
-            return fact.fetched_us / u64::from(fact.fetches);
-        }
-        let of_place = self.usual_us.get(usize::from(asked.place)).copied().flatten();
-        of_place.or(self.usual_us.last().copied().flatten()).unwrap_or(0)
     }
 
     fn place(&self, asked: &Asked) -> PlaceRules {
         let last = self.rules.places.len() - 1;
         self.rules.places[usize::from(asked.place).min(last)]
     }
-}
-
-fn usual_fetch_us(trace: &Trace) -> Vec<Option<u64>> {
-    let places = trace.keys.facts.iter().map(|fact| usize::from(fact.place) + 1).max().unwrap_or(0);
-    let mut sums = vec![(0u64, 0u64); places + 1];
-    for fact in &trace.keys.facts {
-        for place in [usize::from(fact.place), places] {
-            sums[place].0 += fact.fetched_us;
-            sums[place].1 += u64::from(fact.fetches);
-        }
-    }
-    sums.into_iter().map(|(us, fetches)| us.checked_div(fetches)).collect()
 }

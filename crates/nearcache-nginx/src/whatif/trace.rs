@@ -27,11 +27,13 @@ use super::key_rules::KeyRules;
 use super::lifetime::{Lifetime, Lifetimes};
 use crate::filter::Filter;
 use crate::freshness::{CacheValid, Verdict};
+use crate::groups::Groups;
 use crate::hashing::ByHash;
 use crate::lines::Consumer;
 use crate::locations::Locations;
 use crate::misses::Why;
 use crate::numbers;
+use crate::prices::Fitted;
 use crate::record::{CacheStatus, Field, Record};
 use crate::request::Request;
 use crate::text;
@@ -66,6 +68,7 @@ pub const BEFORE: u8 = 16;
 const LONGEST_KEY: usize = 8192;
 const MOST_KEY_BYTES: usize = 512 << 20;
 const SAMPLE_BITS: u32 = 24;
+const MOST_GROUPS: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -139,6 +142,7 @@ pub struct TraceOptions {
 #[derive(Debug)]
 pub struct Trace {
     places: Locations,
+    groups: Groups,
     valid: Vec<CacheValid>,
     sample_by: KeyRules,
     max_keys: usize,
@@ -146,6 +150,8 @@ pub struct Trace {
     key_has_host: bool,
     pub requests: Vec<Asked>,
     pub keys: Keys,
+    /// What a fetch of each key takes, in microseconds; when it is finished.
+    pub prices_us: Vec<u64>,
     /// Keys whose hash is below it are kept.
     threshold: u32,
     /// All that a cache took part in (or might have, if the log does not say), sampled or not.
@@ -177,6 +183,7 @@ impl Trace {
     pub fn new(options: TraceOptions) -> Trace {
         Trace {
             places: options.places,
+            groups: Groups::by_shape(MOST_GROUPS),
             valid: options.valid,
             sample_by: options.sample_by,
             max_keys: options.max_keys.max(1),
@@ -184,6 +191,7 @@ impl Trace {
             key_has_host: options.key_has_host,
             requests: Vec::new(),
             keys: Keys::default(),
+            prices_us: Vec::new(),
             threshold: 1 << SAMPLE_BITS,
             seen: 0,
             seen_by: [0; CacheStatus::Unknown as usize + 1],
@@ -221,6 +229,13 @@ impl Trace {
         if let Some(found) = self.lifetime {
             self.keys.facts.iter_mut().for_each(|fact| fact.judge(found.seconds));
         }
+        self.prices_us = self.prices_us();
+    }
+
+    fn prices_us(&self) -> Vec<u64> {
+        let facts = || self.keys.facts.iter().map(|fact| (fact.group, &fact.fetches));
+        let fitted = Fitted::new(self.groups.table(), facts, std::iter::empty);
+        facts().map(|(group, fetches)| fitted.price_us(group, fetches).round() as u64).collect()
     }
 
     /// `None` if the key is not among the sampled.
@@ -234,7 +249,8 @@ impl Trace {
         let sample = (xxh3_64(&self.coarse) >> (u64::BITS - SAMPLE_BITS)) as u32;
         let key = (sample < self.threshold).then(|| {
             let place = self.places.of(text::split_target(request.target).0);
-            self.keys.put(request.key, sample, &spelled, Fact::new(place))
+            let group = self.groups.of(request.target, place);
+            self.keys.put(request.key, sample, &spelled, Fact::new(place, group))
         });
         self.spelled = spelled;
         key

@@ -93,9 +93,9 @@ class Ledger:
     """The share of requests that were not the first of their key: no cache can hit more often."""
     fetch_from: str | None
     borrowed: float
-    """Of what was served, the share whose group was never fetched: their location's median."""
+    """Of what was served, the share whose group was never fetched: priced as their location."""
     thin: float
-    """Of what was served, the share whose median is of fewer than five fetches."""
+    """Of what was served, the share of URLs that were fetched fewer than five times."""
 
     @property
     def per_day(self) -> float | None:

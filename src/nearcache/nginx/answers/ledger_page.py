@@ -256,11 +256,11 @@ def _notes(found: Ledger) -> Iterator[str]:
     if found.total.saved and found.borrowed > WORTH_SAYING:
         yield (
             f"{percent(found.borrowed)} of the hits are of URL groups that were never fetched in "
-            "this log: they count with the median of their location"
+            "this log: they count with the mean of their location"
         )
     if found.total.saved and found.thin > WORTH_SAYING:
         yield (
-            f"{percent(found.thin)} of the hits are of URL groups with fewer than {FEW} fetches: "
+            f"{percent(found.thin)} of the hits are of URLs with fewer than {FEW} fetches: "
             "what they saved is a rough figure"
         )
     stale = found.hurt.stale if found.hurt else 0

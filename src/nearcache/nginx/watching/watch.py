@@ -4,8 +4,8 @@
                                            ├──> window, since: sums of intervals
                                            └──> Fading sums by URL, group, status, reason
 
-Seconds saved are those of the ledger (``savings.py``): what the cache answered, at the median
-of the fetches of its URL group, by all fetches that were read so far. A price that becomes
+Seconds saved are those of the ledger (``savings.py``): what the cache answered, at the
+price that an answer of its URL group has by all fetches that were read so far. A price that becomes
 better known changes what was saved since the start, not what was shown as saved a moment ago.
 
 Not here: time (intervals say how long they were), files, terminals (``watch_screen.py``).
@@ -13,13 +13,13 @@ Not here: time (intervals say how long they were), files, terminals (``watch_scr
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from math import exp
 from typing import TYPE_CHECKING, Any
 
-from nearcache.nginx.answers.savings import Fetches, priced_by, served
+from nearcache.nginx.answers.savings import served
 from nearcache.nginx.text import ratio
 from nearcache.nginx.watching.fading import (
     Amount,
@@ -100,29 +100,22 @@ class Prices:
     """What an answer of each URL group saves. All fetches that were ever read count."""
 
     def __init__(self) -> None:
-        self.total = Fetches([])
-        self._locations: list[Fetches] = []
-        self._own: dict[int, Fetches] = {}
+        self._prices: list[tuple[float, bool]] = []
+
+    @property
+    def are_known(self) -> bool:
+        """False if nothing was fetched."""
+        return not all(is_lent for _, is_lent in self._prices)
 
     def learn(self, news: NginxRecent) -> None:
-        self.total = Fetches(news["fetch_us"])
-        self._locations = [Fetches(each) for each in news["location_fetch_us"]]
-        for group in news["groups"]:
-            if group["fetch_us"]:
-                self._own[group["number"]] = Fetches(group["fetch_us"])
+        self._prices = news["prices_us"]
 
     def is_borrowed(self, group: int) -> bool:
-        return group not in self._own
+        return self._prices[group][1]
 
-    def saved_s(self, served_by_group: Iterable[tuple[int, int, int]]) -> float:
-        """Of (number of the group, its location, answers from the cache)."""
-        if not self.total.count:
-            return 0.0
-        return sum(many * self._price(group, place) for group, place, many in served_by_group)
-
-    def _price(self, group: int, location: int) -> float:
-        own = self._own.get(group) or Fetches([])
-        return priced_by(own, self._locations[location], self.total).median
+    def saved_s(self, served_by_group: Iterable[tuple[int, int]]) -> float:
+        """Of (number of the group, answers from the cache)."""
+        return sum(many * self._prices[group][0] / 1e6 for group, many in served_by_group)
 
 
 @dataclass
@@ -151,7 +144,7 @@ class Watch:
         self.served_times, self.missed_times = FadingTimes(), FadingTimes()
         self._prices = Prices()
         self._sums = Interval()
-        self._served: dict[int, tuple[int, int]] = {}  # group -> its location, answers
+        self._served: Counter[int] = Counter()  # by group
         self._bad_before = 0
         self._hosts: set[str] = set()  # of missed URLs; two are enough to tell them apart
 
@@ -189,13 +182,12 @@ class Watch:
     @property
     def since(self) -> Interval:
         """The sums since the start, at the prices of now."""
-        answers = ((group, place, many) for group, (place, many) in self._served.items())
-        return self._sums + Interval(saved_s=self._prices.saved_s(answers))
+        return self._sums + Interval(saved_s=self._prices.saved_s(self._served.items()))
 
     @property
     def borrowed(self) -> float:
         """Of the answers from the cache, the share whose price is that of their location."""
-        lent = [many for group, (_, many) in self._served.items() if self._is_lent(group)]
+        lent = [many for group, many in self._served.items() if self._prices.is_borrowed(group)]
         return ratio(sum(lent), self._sums.served) or 0.0
 
     def rank(self, by: str) -> Rank:
@@ -204,16 +196,12 @@ class Watch:
     def top(self, by: str, count: int) -> list[tuple[str, Amount]]:
         return self.lists[by].top(count, self.rank(by))
 
-    def _is_lent(self, group: int) -> bool:
-        return self._prices.is_borrowed(group)
-
     def _count(self, news: NginxRecent, seconds: float) -> Interval:
         self._prices.learn(news)
         self._note(news)
-        answers = [(each["number"], each["location"], served(each)) for each in news["groups"]]
-        for group, place, many in answers:
-            if many:
-                self._served[group] = (place, self._served.get(group, (place, 0))[1] + many)
+        answers = [(each["number"], served(each)) for each in news["groups"] if served(each)]
+        for group, many in answers:
+            self._served[group] += many
         for reason, amount in _reasons(news["total"]["why"]).items():
             self.why.setdefault(reason, Amount()).add(amount)
         total = news["total"]
@@ -238,7 +226,7 @@ class Watch:
             upstream_time=says["upstream_time"],
             request_time=says["request_time"],
             bytes=says["bytes"],
-            prices=says["cache_status"] and self._prices.total.count > 0,
+            prices=says["cache_status"] and self._prices.are_known,
         )
 
     def _note_hosts(self, news: NginxRecent) -> None:

@@ -91,8 +91,8 @@ RATIOS = (
     "two runs of this load differ, and the error of sampling."
 )
 SAVED = (
-    "saved: upstream time that answers from the cache would have taken, each the mean of its "
-    "URL's fetches (`report` takes medians, which a few slow ones do not move)."
+    "saved: upstream time that answers from the cache would have taken, each at the "
+    "price of its URL, as in `report`."
 )
 NO_TIMES = "saved: nobody knows; the log has no times of fetches."
 
