@@ -11,30 +11,43 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bench import crowds, nginx_agent, nginx_doctor, nginx_page, over_redis, peers, rows
+from bench import (
+    crowds,
+    nginx_accuracy,
+    nginx_agent,
+    nginx_doctor,
+    nginx_page,
+    over_redis,
+    peers,
+    rows,
+)
 from bench.page import page
 from nearcache.lab.runs.machine import describe_machine, describe_versions
 from nearcache.lab.servers import Servers
 
 CACHES = ["memory", "redis", "crowds"]
 PARTS = [*CACHES, "nginx"]
+ACCURACY = "accuracy"  # a part of "nginx" that can be had alone
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--page", type=Path, help="also write them as a Markdown page")
-    parser.add_argument("--only", choices=PARTS, help="measure this part alone")
+    parser.add_argument("--only", choices=[*PARTS, ACCURACY], help="measure this part alone")
     parser.add_argument("--log", type=Path, help="nginx: a combined log to repeat [made lines]")
     parser.add_argument("--quick", action="store_true", help="nginx: tiny sizes, to try the bench")
     arguments = parser.parse_args()
-    if arguments.quick and arguments.only != "nginx":
+    if arguments.quick and arguments.only not in ("nginx", ACCURACY):
         parser.error("--quick is for --only nginx")
     parts = [arguments.only] if arguments.only else PARTS
     cores = sorted(os.sched_getaffinity(0))
     results: list[dict[str, Any]] = []
     if set(parts) & set(CACHES):
         of_caches(parts, cores, results)
+    if {"nginx", ACCURACY} & set(parts):
+        # On all cores: a page takes as long as it says, whoever else is busy.
+        shown(nginx_accuracy.rows(*((2, 100) if arguments.quick else (30, 1500))), results)
     if "nginx" in parts:
         os.sched_setaffinity(0, {cores[-1]})
         of_nginx(arguments.log, arguments.quick, results)
@@ -74,14 +87,21 @@ def of_nginx(log: Path | None, quick: bool, results: list[dict[str, Any]]) -> No
     if quick:
         print("tiny sizes: these figures mean nothing")
     sizes = nginx_doctor.Sizes.quick() if quick else nginx_doctor.Sizes()
-    shown = None
     with peers.directory() as where:
-        for row in chain(nginx_doctor.rows(where, log, sizes), nginx_agent.rows(where, sizes)):
-            if row.table != shown:
-                print(f"\n{row.table}")
-                shown = row.table
-            print(nginx_page.line(row), flush=True)
-            results.append(dataclasses.asdict(row))
+        found = chain(nginx_doctor.rows(where, log, sizes), nginx_agent.rows(where, sizes))
+        shown(found, results)
+
+
+def shown(
+    found: Iterable[nginx_doctor.Row | nginx_accuracy.Accuracy], results: list[dict[str, Any]]
+) -> None:
+    table = None
+    for row in found:
+        if row.table != table:
+            print(f"\n{row.table}")
+            table = row.table
+        print(nginx_page.line(row), flush=True)
+        results.append(dataclasses.asdict(row))
 
 
 def table(measured: Iterable[rows.Row], results: list[dict[str, Any]]) -> None:

@@ -430,7 +430,7 @@ class NginxLog:
         max_groups: int = 10_000,
         utc_offset_s: int = 0,
         watched: bool = False,
-        key_has_host: bool = True,
+        key_parts: Sequence[str] = (),
     ) -> NginxLog:
         """Raises NginxError if the format, or a regular expression, cannot be used.
 
@@ -454,7 +454,9 @@ class NginxLog:
             max_keys: beyond it keys are sampled by hash; see `NginxKeys.rate`.
             utc_offset_s: where hours begin.
             watched: also keep what :meth:`take_recent` gives.
-            key_has_host: does the cache key, if the log does not have it, tell hosts apart?
+            key_parts: what a cache key that the log does not have is made of, beside the path: words of
+                ``scheme``, ``host``, ``method`` and ``args``, for each location, and as the last for
+                what matches none. Without any, ``scheme host args`` for all.
         """
     def feed(self, data: Buffer) -> None:
         """Takes the next bytes of the log, cut anywhere. Others run meanwhile (no GIL)."""
@@ -515,6 +517,10 @@ class NginxTraceFacts(TypedDict):
     never_stored_keys: (
         int  # missed again while a copy should have been fresh, and never in the cache
     )
+    hosts: list[tuple[str, int, int]]
+    """By the first part of the path: how often a host asked for the first time for a URL that was
+    fetched for another, and was answered with that; and how often it was not. Empty if the
+    log or `key_parts` says what keys are made of."""
     refetches: list[tuple[float, int, int]]
     """Fetches of a key by the time since the fetch before: (mean seconds, how many, of these with
     another size)."""
@@ -577,12 +583,12 @@ class NginxTrace:
         sample_by: str = "",
         max_keys: int = 1_000_000,
         max_requests: int = 8_000_000,
-        key_has_host: bool = True,
+        key_parts: Sequence[str] = (),
     ) -> NginxTrace:
         """Raises NginxError if the format, a location or a rule cannot be used.
 
         Args:
-            log_format, key, locations, key_has_host: as of :class:`NginxLog`.
+            log_format, key, locations, key_parts: as of :class:`NginxLog`.
             valid: for each location, and as the last for what matches none: ``*_cache_valid`` as
                 (status or None for any, seconds), or None if not known; and ``*_ignore_headers``.
             sample_by: all rules for keys that will be replayed, with semicolons between.
@@ -593,8 +599,9 @@ class NginxTrace:
         since_us: int | None = None,
         until_us: int | None = None,
         host: str | None = None,
+        location: int | None = None,
     ) -> None:
-        """From now on only lines of this time and host count."""
+        """From now on only lines of this time, host and location (its position) count."""
     def feed(self, data: Buffer) -> None:
         """Takes the next bytes of the log, cut anywhere. Others run meanwhile (no GIL)."""
     def finish(self) -> None:

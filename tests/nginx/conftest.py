@@ -52,6 +52,13 @@ class Answer:
 Script = Callable[[str, Mapping[str, str]], Answer]
 
 
+class Server(ThreadingHTTPServer):
+    """With room for a crowd: who finds the queue full asks again after a second."""
+
+    daemon_threads = True
+    request_queue_size = 1024
+
+
 class Upstream:
     """Answers what ``script`` says, and remembers what was asked."""
 
@@ -80,8 +87,7 @@ class Upstream:
             def log_message(self, *arguments: object) -> None:
                 """Quiet."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = Server(("127.0.0.1", 0), Handler)
         self.port = self._server.server_address[1]
         # Asked every 20 ms whether to stop, and not every half second.
         self._thread = threading.Thread(
@@ -109,9 +115,8 @@ def accepts(address: str | int) -> bool:
     """Does a server listen on this path, or at this port?"""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family) as probe:
-        return (
-            probe.connect_ex(address if family == socket.AF_UNIX else ("127.0.0.1", address)) == 0
-        )
+        at = address if isinstance(address, str) else ("127.0.0.1", address)
+        return probe.connect_ex(at) == 0
 
 
 def has_open(pid: int, path: Path) -> bool:

@@ -7,10 +7,22 @@ from typing import Any
 import pytest
 
 from nearcache._core import NginxLog
-from nearcache.nginx.answers.misses import ADVICE, REASONS, SPELLINGS, Misses, Reason, misses, page
+from nearcache.nginx.answers.gains import gains
+from nearcache.nginx.answers.misses import (
+    ADVICE,
+    KEY_RULES,
+    REASONS,
+    SPELLINGS,
+    Misses,
+    Reason,
+    misses,
+    page,
+)
 from nearcache.nginx.answers.site import Site, parse_location, site_of
 from nearcache.nginx.conf.configuration import read_configuration
 from nearcache.nginx.text import Page, lines_of
+from nearcache.nginx.whatif.rules import Today
+from nearcache.nginx.whatif.traces import open_trace
 
 from .conftest import Nginx, StartNginx, Upstream, wait_for
 from .traffic import ask, count_lines, crowd, run, run_json, site, slow
@@ -22,12 +34,26 @@ WORDS = (
 
 
 def found_in(
-    *lines: str, site: Site | None = None, log_format: str = WORDS, **rules: Any
+    *lines: str,
+    site: Site | None = None,
+    log_format: str = WORDS,
+    today: Today | None = None,
+    **rules: Any,
 ) -> Misses:
+    """With ``today`` the changes are replayed."""
+    text = "".join(f"{line}\n" for line in lines).encode()
     log = NginxLog(log_format, **rules)
-    log.feed("".join(f"{line}\n" for line in lines).encode())
+    log.feed(text)
     log.finish()
-    return misses(log.result(), site or Site())
+    site = site or Site()
+    if today is None:
+        return misses(log.result(), site)
+    trace = open_trace(
+        log_format, today, site, sample_by=";".join(KEY_RULES.values()), max_requests=100_000
+    )
+    trace.feed(text)
+    trace.finish()
+    return misses(log.result(), site, lambda changes: gains(trace, today, changes))
 
 
 def miss(at: float, path: str, took: float = 1.0, control: str = "", status: str = "MISS") -> str:
@@ -112,7 +138,7 @@ def test_reasons_come_with_the_most_time_first_and_add_up() -> None:
 
 def test_a_removal_by_inactive_is_a_likely_gain_and_a_removal_by_size_is_a_bound() -> None:
     again = [miss(1000, "/a", 1, "max-age=90000"), miss(5000, "/a", 1, "max-age=90000")]
-    (change,) = found_in(*again, inactive_s=600).changes
+    (change,) = found_in(*again, inactive_s=600, today=Today()).changes
     assert change.reason == "inactive"
     assert change.likely
     assert "inactive=" in change.do
@@ -158,7 +184,7 @@ def test_the_gain_of_what_may_not_be_stored_is_bounded_by_its_repeats() -> None:
 def test_a_likely_gain_goes_before_a_hope_of_less_than_four_times_its_size() -> None:
     likely = [miss(1000, "/a", 2, "max-age=90000"), miss(5000, "/a", 2, "max-age=90000")]
     hope = [miss(6000 + n, "/p", 1, "private") for n in range(8)]
-    first, second = found_in(*likely, *hope, inactive_s=600).changes
+    first, second = found_in(*likely, *hope, inactive_s=600, today=Today()).changes
     assert (first.reason, second.reason) == ("inactive", "private")
     assert (first.gain_s, second.gain_s) == (pytest.approx(2), pytest.approx(7, rel=0.4))
 
@@ -196,7 +222,7 @@ def test_a_url_of_two_hosts_is_two_unless_the_key_has_no_host() -> None:
     shown = "\n".join(lines_of(page(apart, 9), 80))
     assert "a.example/x" in shown
     assert "b.example/x" in shown
-    one = found_in(*lines, log_format=HOSTS, key_has_host=False)
+    one = found_in(*lines, log_format=HOSTS, key_parts=["args"])
     assert [(each.host, each.requests) for each in one.top] == [(None, 3)]
     logged = found_in(*(f"{each} /x" for each in lines), log_format=f"{HOSTS} $cl_key")
     assert [(each.host, each.requests) for each in logged.top] == [(None, 3)]
@@ -307,7 +333,7 @@ def test_whether_hosts_share_entries_is_in_the_key(key: str, passes: str, has_ho
         server {{ server_name a.example b.example; proxy_cache z;
                   location / {{ proxy_pass {passes}; {key} }} }} }}"""
     found = site_of(read_configuration(text))
-    assert found.key_has_host is has_host
+    assert ("host" in found.key_parts[0]) is has_host
     assert any("no host" in note for note in found.notes) is not has_host
 
 

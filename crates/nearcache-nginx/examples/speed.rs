@@ -46,7 +46,7 @@ fn options() -> Options {
         max_groups: 10_000,
         rules: Rules { valid: CacheValid::default(), inactive_us: None, min_uses: 1 },
         max_keys: 900_000,
-        key_has_host: true,
+        key_parts: Vec::new(),
         lengths: None,
         utc_offset_s: 0,
     }

@@ -59,6 +59,6 @@ pub use pass::{LogPass, Options, RankedBy};
 pub use prices::{Fetches, Fitted, Prices, Saved, Url};
 pub use recent::Recent;
 pub use record::{CacheStatus, Field, Record, Upstream};
-pub use request::{KeyText, Request};
+pub use request::{KeyParts, KeyText, Request};
 pub use spelling::NAMES as SPELLING_NAMES;
 pub use top::{Entry, Top};

@@ -22,7 +22,7 @@ use crate::misses::{Judgement, Misses, Rules, Why};
 use crate::prices::{Prices, Saved};
 use crate::recent::Recent;
 use crate::record::{Field, Record};
-use crate::request::{KeyText, Request};
+use crate::request::{KeyParts, KeyText, Request};
 use crate::spelling;
 use crate::text;
 use crate::top::{Asked, Top};
@@ -36,8 +36,8 @@ pub struct Options {
     pub max_groups: usize,
     pub rules: Rules,
     pub max_keys: usize,
-    /// Does a key that the log does not have tell hosts (and schemes) apart?
-    pub key_has_host: bool,
+    /// Of keys that the log does not have: for each location, and for what matches none as the last.
+    pub key_parts: Vec<KeyParts>,
     /// Whose lengths, and under which path.
     pub lengths: Option<(Subject, String)>,
     pub utc_offset_s: i64,
@@ -67,7 +67,7 @@ pub struct LogPass {
     prices: Prices,
     top: Top,
     lengths: Option<Lengths>,
-    key_has_host: bool,
+    key_parts: Vec<KeyParts>,
     /// Counted only if it is there; who looks puts an empty one in its place.
     pub recent: Option<Recent>,
     joined: Vec<u8>,
@@ -98,7 +98,7 @@ impl LogPass {
             prices: Prices::default(),
             top: Top::default(),
             lengths: options.lengths.map(|(subject, under)| Lengths::new(subject, &under)),
-            key_has_host: options.key_has_host,
+            key_parts: options.key_parts,
             recent: None,
             joined: Vec::new(),
             filter: Filter::default(),
@@ -163,7 +163,8 @@ impl LogPass {
     /// What the log can tell, of lines that are left out, too.
     fn note(&mut self, record: &Record<'_>) {
         self.said |= record.said();
-        self.key_text.get_or_insert_with(|| KeyText::of(record, self.key_has_host));
+        let parts = KeyParts::of(&self.key_parts, u16::MAX);
+        self.key_text.get_or_insert_with(|| KeyText::of(record, parts));
         self.ranked_by.get_or_insert_with(|| RankedBy::of(record));
     }
 
@@ -177,9 +178,10 @@ impl LogPass {
     }
 
     fn count(&mut self, record: &Record<'_>, joined: &mut Vec<u8>) {
-        let request = Request::of(record, self.key_has_host, joined);
+        let request = Request::of(record, joined);
         let group = self.group_of(&request);
         let location = self.groups.table()[group as usize].location;
+        let request = request.keyed(KeyParts::of(&self.key_parts, location));
         if !(self.filter.is_host(record) && self.filter.is_location(location)) {
             self.left_out += 1;
             return;

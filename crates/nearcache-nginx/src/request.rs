@@ -3,6 +3,47 @@
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::record::{CacheStatus, Field, Record, Upstream};
+use crate::text;
+
+/// What the keys of one location are made of, beside the path, where the log does not have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyParts {
+    pub scheme: bool,
+    pub host: bool,
+    pub method: bool,
+    /// `$request_uri` and not `$uri`.
+    pub args: bool,
+}
+
+impl Default for KeyParts {
+    /// Nobody knows: all that tells requests apart, but for the method.
+    fn default() -> KeyParts {
+        KeyParts { scheme: true, host: true, method: false, args: true }
+    }
+}
+
+impl KeyParts {
+    /// Words of `scheme`, `host`, `method` and `args`; `None` for another.
+    pub fn parse(text: &str) -> Option<KeyParts> {
+        let mut parts = KeyParts { scheme: false, host: false, method: false, args: false };
+        for word in text.split_ascii_whitespace() {
+            match word {
+                "scheme" => parts.scheme = true,
+                "host" => parts.host = true,
+                "method" => parts.method = true,
+                "args" => parts.args = true,
+                _ => return None,
+            }
+        }
+        Some(parts)
+    }
+
+    /// Of a location by its number, out of those of all; the last is for what matches none.
+    pub fn of(all: &[KeyParts], location: u16) -> KeyParts {
+        let last = all.len().saturating_sub(1);
+        all.get(usize::from(location).min(last)).copied().unwrap_or_default()
+    }
+}
 
 /// What stands for the cache key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,12 +55,12 @@ pub enum KeyText {
 }
 
 impl KeyText {
-    pub fn of(record: &Record<'_>, has_host: bool) -> KeyText {
+    pub fn of(record: &Record<'_>, parts: KeyParts) -> KeyText {
         if record.says(Field::Key) {
             KeyText::Key
-        } else if !(has_host && record.says(Field::Host)) {
+        } else if !(parts.host && record.says(Field::Host)) {
             KeyText::Uri
-        } else if record.says(Field::Scheme) {
+        } else if parts.scheme && record.says(Field::Scheme) {
             KeyText::SchemeHostUri
         } else {
             KeyText::HostUri
@@ -63,20 +104,12 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// `has_host`: a key that the log does not have is taken to have the host, if the log has that.
+    /// With the key that nobody knows better of; see [`Request::keyed`].
     /// `joined` is for the target if it has to be put together.
-    pub fn of(record: &'a Record<'a>, has_host: bool, joined: &'a mut Vec<u8>) -> Request<'a> {
+    pub fn of(record: &'a Record<'a>, joined: &'a mut Vec<u8>) -> Request<'a> {
         let (method, uri) = record.method_and_uri();
         let target = with_args(record, uri.unwrap_or(b""), joined);
         let target_hash = xxh3_64(target);
-        // JSON logs have an empty key where no cache took part.
-        let (key_text, place, key) = match record.text(Field::Key).filter(|key| !key.is_empty()) {
-            Some(text) => (text, 0, xxh3_64(text)),
-            None => {
-                let place = if has_host { place_of(record) } else { 0 };
-                (target, place, target_hash ^ place)
-            }
-        };
         let request_us = record.request_us();
         let end_us = record.time_us;
         let began_us = end_us.zip(request_us).map(|(end, took)| end.saturating_sub_unsigned(took));
@@ -85,9 +118,9 @@ impl<'a> Request<'a> {
             method,
             target,
             target_hash,
-            key_text,
-            place,
-            key,
+            key_text: target,
+            place: 0,
+            key: target_hash,
             cache: record.cache_status(),
             bytes: record.bytes_sent().unwrap_or(0),
             request_us,
@@ -97,6 +130,56 @@ impl<'a> Request<'a> {
             start_us: began_us.or(end_us),
             slack_us: if record.says(Field::Msec) { 0 } else { 1_000_000 },
         }
+    }
+
+    /// With the key of its location, if the log does not have it.
+    pub fn keyed(mut self, parts: KeyParts) -> Request<'a> {
+        if let Some(text) = logged_key(self.record) {
+            (self.key_text, self.key) = (text, xxh3_64(text));
+            return self;
+        }
+        self.place = self.place_of(parts);
+        if parts.args {
+            self.key = self.target_hash ^ self.place;
+        } else {
+            self.key_text = text::split_target(self.target).0;
+            self.key = xxh3_64(self.key_text) ^ self.place;
+        }
+        self
+    }
+
+    /// A hash of what stands before the path; a scheme alone tells nothing where hosts do.
+    fn place_of(&self, parts: KeyParts) -> u64 {
+        let host = self.record.text(Field::Host).filter(|_| parts.host);
+        if parts.host && host.is_none() {
+            return 0;
+        }
+        let mut place = host.map_or(0, xxh3_64);
+        let scheme = self.record.text(Field::Scheme).filter(|_| parts.scheme);
+        if host.is_some() || scheme.is_some() {
+            place = xxh3_64_with_seed(scheme.unwrap_or(b""), place);
+        }
+        match self.method.filter(|_| parts.method) {
+            Some(method) => xxh3_64_with_seed(method, place),
+            None => place,
+        }
+    }
+
+    /// The key as text, with what stands before the path where the log has it apart.
+    pub fn spell(&self, parts: KeyParts, out: &mut Vec<u8>) {
+        out.clear();
+        if logged_key(self.record).is_none() {
+            let method = self.method.filter(|_| parts.method);
+            let host = self.record.text(Field::Host).filter(|_| parts.host);
+            let scheme = self.record.text(Field::Scheme).filter(|_| parts.scheme);
+            out.extend_from_slice(method.unwrap_or(b""));
+            if let Some(scheme) = scheme.filter(|_| host.is_some() || !parts.host) {
+                out.extend_from_slice(scheme);
+                out.extend_from_slice(b"://");
+            }
+            out.extend_from_slice(host.unwrap_or(b""));
+        }
+        out.extend_from_slice(self.key_text);
     }
 
     /// What no method is given for counts as one.
@@ -150,12 +233,9 @@ fn with_args<'a>(record: &Record<'a>, target: &'a [u8], joined: &'a mut Vec<u8>)
     }
 }
 
-fn place_of(record: &Record<'_>) -> u64 {
-    let host = match record.text(Field::Host) {
-        Some(host) => xxh3_64(host),
-        None => return 0,
-    };
-    xxh3_64_with_seed(record.text(Field::Scheme).unwrap_or(b""), host)
+/// JSON logs have an empty key where no cache took part.
+fn logged_key<'a>(record: &Record<'a>) -> Option<&'a [u8]> {
+    record.text(Field::Key).filter(|key| !key.is_empty())
 }
 
 impl CacheStatus {

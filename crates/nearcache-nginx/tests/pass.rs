@@ -17,7 +17,7 @@ fn options() -> Options {
             min_uses: 1,
         },
         max_keys: 900_000,
-        key_has_host: true,
+        key_parts: Vec::new(),
         lengths: None,
         utc_offset_s: 0,
     }

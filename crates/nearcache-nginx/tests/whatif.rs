@@ -16,7 +16,7 @@ fn trace_of(log: &[u8], max_requests: usize) -> Trace {
         sample_by: KeyRules::default(),
         max_keys: 1_000_000,
         max_requests,
-        key_has_host: true,
+        key_parts: Vec::new(),
     });
     let mut reader = Reader::new(Format::compile(FORMAT, None).unwrap());
     reader.feed(log, &mut trace);
@@ -188,7 +188,7 @@ fn variants_lie_behind_the_main_key() {
         sample_by: KeyRules::default(),
         max_keys: 10,
         max_requests: 10,
-        key_has_host: true,
+        key_parts: Vec::new(),
     });
     let mut reader = Reader::new(Format::compile(format, None).unwrap());
     for (second, encoding) in ["gzip", "br", "gzip", "br", "gzip, br", "gzip,br"].iter().enumerate()

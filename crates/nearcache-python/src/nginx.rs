@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearcache_nginx::{
-    ANY_GROUP, ByStatus, CacheValid, Count, Field, Filter, Format, Histogram, KeyText, Kind,
-    Lengths, LogPass, Options, PatternError, Reader, Recent, Rules, SPELLING_NAMES, STATUS_NAMES,
-    Saved, Subject, Sum, Tally, Top, WHY_NAMES,
+    ANY_GROUP, ByStatus, CacheValid, Count, Field, Filter, Format, Histogram, KeyParts, KeyText,
+    Kind, Lengths, LogPass, Options, PatternError, Reader, Recent, Rules, SPELLING_NAMES,
+    STATUS_NAMES, Saved, Subject, Sum, Tally, Top, WHY_NAMES,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -68,7 +68,7 @@ impl NginxLog {
     #[pyo3(signature = (
         log_format, *, key=None, locations=vec![], groups=vec![], argument=None, path_part=None,
         under="", ttl_s=None, valid_s=None, inactive_s=None, min_uses=1, ignore_headers=vec![],
-        max_keys=900_000, max_groups=10_000, utc_offset_s=0, watched=false, key_has_host=true
+        max_keys=900_000, max_groups=10_000, utc_offset_s=0, watched=false, key_parts=vec![]
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
@@ -89,7 +89,7 @@ impl NginxLog {
         max_groups: usize,
         utc_offset_s: i32,
         watched: bool,
-        key_has_host: bool,
+        key_parts: Vec<String>,
     ) -> PyResult<NginxLog> {
         let refused = |message: String| error(py, &NGINX_ERROR, message);
         let lifetimes = valid_s.iter().flat_map(|by_status| by_status.values().copied());
@@ -113,7 +113,7 @@ impl NginxLog {
             max_groups,
             rules,
             max_keys,
-            key_has_host,
+            key_parts: parts_of(&key_parts)?,
             lengths: subject(argument, path_part)?.map(|subject| (subject, under.to_owned())),
             utc_offset_s: i64::from(utc_offset_s),
         };
@@ -194,6 +194,14 @@ impl State {
 
 pub(crate) fn kinds(locations: &[(String, String)]) -> Result<Vec<(Kind, String)>, PatternError> {
     locations.iter().map(|(kind, pattern)| Ok((Kind::parse(kind)?, pattern.clone()))).collect()
+}
+
+/// As [`nearcache_nginx::KeyParts`] has them.
+pub(crate) fn parts_of(words: &[String]) -> PyResult<Vec<KeyParts>> {
+    let parts = words.iter().map(|text| KeyParts::parse(text));
+    parts
+        .collect::<Option<_>>()
+        .ok_or_else(|| PyValueError::new_err("key_parts: words of scheme, host, method and args"))
 }
 
 /// `ttl_s` is for what `*_cache_valid 1h` alone means; the statuses named beside it come first.

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::nginx::{ignored, kinds, said, subject};
+use crate::nginx::{ignored, kinds, parts_of, said, subject};
 use crate::python::{NGINX_ERROR, error};
 
 type Dict<'py> = PyResult<Bound<'py, PyDict>>;
@@ -40,7 +40,7 @@ impl NginxTrace {
     #[new]
     #[pyo3(signature = (
         log_format, *, key=None, locations=vec![], valid=vec![], sample_by="",
-        max_keys=1_000_000, max_requests=8_000_000, key_has_host=true
+        max_keys=1_000_000, max_requests=8_000_000, key_parts=vec![]
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
@@ -52,7 +52,7 @@ impl NginxTrace {
         sample_by: &str,
         max_keys: usize,
         max_requests: usize,
-        key_has_host: bool,
+        key_parts: Vec<String>,
     ) -> PyResult<NginxTrace> {
         let refused = |message: String| error(py, &NGINX_ERROR, message);
         let format =
@@ -77,22 +77,23 @@ impl NginxTrace {
             sample_by: together,
             max_keys,
             max_requests,
-            key_has_host,
+            key_parts: parts_of(&key_parts)?,
         });
         let reader = Reader::new(format);
         Ok(NginxTrace { state: Mutex::new(State { reader, trace, rekeyed: None }) })
     }
 
-    #[pyo3(signature = (*, since_us=None, until_us=None, host=None))]
+    #[pyo3(signature = (*, since_us=None, until_us=None, host=None, location=None))]
     fn only(
         &self,
         py: Python<'_>,
         since_us: Option<i64>,
         until_us: Option<i64>,
         host: Option<String>,
+        location: Option<u16>,
     ) {
         let host = host.map(|host| host.to_ascii_lowercase().into_bytes());
-        let filter = Filter { since_us, until_us, host, location: None };
+        let filter = Filter { since_us, until_us, host, location };
         py.detach(|| self.state_detached().trace.filter = filter);
     }
 
@@ -253,6 +254,11 @@ fn facts<'py>(py: Python<'py>, state: &State) -> Dict<'py> {
         .map(|of| (of.sum_us as f64 / of.count as f64 / 1e6, of.count, of.changed))
         .collect();
     dict.set_item("refetches", refetches)?;
+    let parts = trace.hosts.parts.iter();
+    let hosts: Vec<_> = parts
+        .map(|(part, of)| (String::from_utf8_lossy(part).into_owned(), of.shared, of.apart))
+        .collect();
+    dict.set_item("hosts", hosts)?;
     Ok(dict)
 }
 

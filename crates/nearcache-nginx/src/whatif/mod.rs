@@ -11,6 +11,7 @@
 //! `nearcache.nginx.whatif.forecast`).
 
 mod fact;
+mod hosts;
 mod key_rules;
 mod lifetime;
 mod model;
@@ -20,6 +21,7 @@ mod store;
 mod trace;
 
 pub use fact::Refetches;
+pub use hosts::Sharing;
 pub use key_rules::{KeyRules, RuleError};
 pub use lifetime::Lifetime;
 pub use model::{PlaceRules, Rules, replay};

@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fact::{Fact, Refetches};
+use super::hosts::Hosts;
 use super::key_rules::KeyRules;
 use super::lifetime::{Lifetime, Lifetimes};
 use crate::filter::Filter;
@@ -35,7 +36,7 @@ use crate::misses::Why;
 use crate::numbers;
 use crate::prices::Fitted;
 use crate::record::{CacheStatus, Field, Record};
-use crate::request::Request;
+use crate::request::{KeyParts, Request};
 use crate::text;
 
 /// Nobody upstream was asked for this request.
@@ -69,6 +70,8 @@ const LONGEST_KEY: usize = 8192;
 const MOST_KEY_BYTES: usize = 512 << 20;
 const SAMPLE_BITS: u32 = 24;
 const MOST_GROUPS: usize = 10_000;
+/// Targets whose location is remembered; a power of two.
+const REMEMBERED: usize = 1 << 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -135,8 +138,8 @@ pub struct TraceOptions {
     pub sample_by: KeyRules,
     pub max_keys: usize,
     pub max_requests: usize,
-    /// Does a key that the log does not have tell hosts (and schemes) apart?
-    pub key_has_host: bool,
+    /// Of keys that the log does not have: as `valid`.
+    pub key_parts: Vec<KeyParts>,
 }
 
 #[derive(Debug)]
@@ -147,7 +150,9 @@ pub struct Trace {
     sample_by: KeyRules,
     max_keys: usize,
     max_requests: usize,
-    key_has_host: bool,
+    key_parts: Vec<KeyParts>,
+    /// (hash of a target, its location), by the last bits of the hash.
+    remembered: Vec<(u64, u16)>,
     pub requests: Vec<Asked>,
     pub keys: Keys,
     /// What a fetch of each key takes, in microseconds; when it is finished.
@@ -168,6 +173,8 @@ pub struct Trace {
     /// [`Field::bit`] of everything that at least one line had.
     pub said: u32,
     pub refetches: Vec<Refetches>,
+    /// Do hosts share entries? Looked at where nobody said what keys are made of.
+    pub hosts: Hosts,
     /// The commonest time to live.
     pub usual_life: Option<u32>,
     /// What is learned of responses that do not say how long they live.
@@ -188,7 +195,8 @@ impl Trace {
             sample_by: options.sample_by,
             max_keys: options.max_keys.max(1),
             max_requests: options.max_requests.max(1),
-            key_has_host: options.key_has_host,
+            key_parts: options.key_parts,
+            remembered: vec![(0, u16::MAX); REMEMBERED],
             requests: Vec::new(),
             keys: Keys::default(),
             prices_us: Vec::new(),
@@ -201,6 +209,7 @@ impl Trace {
             left_out: 0,
             said: 0,
             refetches: vec![Refetches::default(); 64],
+            hosts: Hosts::default(),
             usual_life: None,
             lifetime: None,
             lifetimes: Lifetimes::default(),
@@ -239,16 +248,16 @@ impl Trace {
     }
 
     /// `None` if the key is not among the sampled.
-    fn key_of(&mut self, request: &Request<'_>) -> Option<u32> {
+    fn key_of(&mut self, request: &Request<'_>, place: u16) -> Option<u32> {
         if let Some(key) = self.keys.places.get(&request.key) {
             return Some(*key);
         }
         let mut spelled = std::mem::take(&mut self.spelled);
-        spell(request, self.key_has_host, &mut spelled);
+        request.spell(KeyParts::of(&self.key_parts, place), &mut spelled);
+        spelled.truncate(LONGEST_KEY);
         self.sample_by.apply(&spelled, &mut self.coarse);
         let sample = (xxh3_64(&self.coarse) >> (u64::BITS - SAMPLE_BITS)) as u32;
         let key = (sample < self.threshold).then(|| {
-            let place = self.places.of(text::split_target(request.target).0);
             let group = self.groups.of(request.target, place);
             self.keys.put(request.key, sample, &spelled, Fact::new(place, group))
         });
@@ -311,14 +320,31 @@ impl Consumer for Trace {
             return;
         }
         let mut joined = std::mem::take(&mut self.joined);
-        let request = Request::of(record, self.key_has_host, &mut joined);
-        self.take_request(&request);
+        let request = Request::of(record, &mut joined);
+        let place = self.place_of(&request);
+        if self.filter.is_location(place) {
+            let parts = KeyParts::of(&self.key_parts, place);
+            self.take_request(&request.keyed(parts), place);
+        } else {
+            self.left_out += 1;
+        }
         self.joined = joined;
     }
 }
 
 impl Trace {
-    fn take_request(&mut self, request: &Request<'_>) {
+    fn place_of(&mut self, request: &Request<'_>) -> u16 {
+        let at = request.target_hash as usize % REMEMBERED;
+        let (hash, place) = self.remembered[at];
+        if hash == request.target_hash && place != u16::MAX {
+            return place;
+        }
+        let place = self.places.of(text::split_target(request.target).0);
+        self.remembered[at] = (request.target_hash, place);
+        place
+    }
+
+    fn take_request(&mut self, request: &Request<'_>, place: u16) {
         if request.cache == Some(CacheStatus::None) {
             self.uncached += 1;
             return;
@@ -327,9 +353,12 @@ impl Trace {
             self.unusable += 1;
             return;
         };
+        if self.key_parts.is_empty() && !request.record.says(Field::Key) {
+            self.hosts.take(request);
+        }
         self.seen += 1;
         self.seen_by[request.cache.unwrap_or(CacheStatus::Unknown) as usize] += 1;
-        if let Some(key) = self.key_of(request) {
+        if let Some(key) = self.key_of(request, place) {
             self.add(request, key, start_us);
         }
         while self.threshold > 1
@@ -340,23 +369,6 @@ impl Trace {
             self.halve();
         }
     }
-}
-
-/// The key as text, with the host where the log has it apart.
-fn spell(request: &Request<'_>, has_host: bool, out: &mut Vec<u8>) {
-    out.clear();
-    if has_host
-        && request.record.text(Field::Key).is_none_or(<[u8]>::is_empty)
-        && let Some(host) = request.record.text(Field::Host)
-    {
-        if let Some(scheme) = request.record.text(Field::Scheme) {
-            out.extend_from_slice(scheme);
-            out.extend_from_slice(b"://");
-        }
-        out.extend_from_slice(host);
-    }
-    out.extend_from_slice(request.key_text);
-    out.truncate(LONGEST_KEY);
 }
 
 /// How long the response of this line lives if it is stored.

@@ -7,9 +7,10 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,10 +31,12 @@ from nearcache.nginx.text import (
 )
 
 if TYPE_CHECKING:
-    from nearcache._core import NginxLog, NginxResult
+    from nearcache._core import NginxLog, NginxResult, NginxTrace
     from nearcache.nginx.answers.site import Site
+    from nearcache.nginx.conf.configuration import Configuration
     from nearcache.nginx.logs.files import Logs
     from nearcache.nginx.logs.formats import LogFormat
+    from nearcache.nginx.whatif.rules import Today
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -42,6 +45,7 @@ INTERRUPTED = 130  # as a shell has it for Ctrl-C
 MOST_NAMED = 3
 BAD_SHOWN = 120  # characters of a line that does not fit
 EVERY_S = 5.0
+MOST_REPLAYED = 2_000_000  # requests; beyond them keys are sampled
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _AGO_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -135,12 +139,25 @@ class Request:
     html: Path | None = None
     more: dict[str, Any] = field(default_factory=dict)
     """Of NginxLog, for one verb only: ``argument`` and the like."""
+    replayed_keys: str | None = None
+    """The log is also to be kept for replays with such rules for keys: ``sample_by``."""
 
     def __post_init__(self) -> None:
         if self.every is not None and not self.follow:
             raise click.UsageError(
                 "--every says how often --follow shows it anew: give --follow, too, or leave it out"
             )
+
+    @cached_property
+    def configuration(self) -> Configuration | None:
+        """Read once: it may come from standard input."""
+        if self.config is None:
+            return None
+        if self.config == "-" and "-" in self.files:
+            raise NginxError("only one of the log and --config can come from standard input")
+        from nearcache.nginx.conf.configuration import read_configuration
+
+        return read_configuration(self.config)
 
 
 @dataclass
@@ -151,10 +168,24 @@ class Reading:
     format: LogFormat
     site: Site
     log: NginxLog
+    trace: NginxTrace | None = None
+    """The same lines, to be replayed; None: not wanted, or not possible."""
+    today: Today | None = None
+    """The rules to replay it with; with a trace."""
 
     @property
     def result(self) -> NginxResult:
         return self.log.result()
+
+    def feed(self, chunk: bytes) -> None:
+        self.log.feed(chunk)
+        if self.trace:
+            self.trace.feed(chunk)
+
+    def finish(self) -> None:
+        self.log.finish()
+        if self.trace:
+            self.trace.finish()
 
     def about(self, result: NginxResult) -> dict[str, Any]:
         """What was read, for JSON."""
@@ -266,7 +297,7 @@ def _read(reading: Reading) -> bool:
     """False if Ctrl-C came before the end: what was read by then is not lost."""
     try:
         for chunk in with_progress(reading.logs):
-            reading.log.feed(chunk)
+            reading.feed(chunk)
     except KeyboardInterrupt:
         if not reading.result["lines"]:
             raise
@@ -277,9 +308,9 @@ def _read(reading: Reading) -> bool:
             "is counted"
         )
     else:
-        reading.log.finish()
+        reading.finish()
         return True
-    reading.log.finish()
+    reading.finish()
     return False
 
 
@@ -324,9 +355,11 @@ def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Re
     if key:
         check_key(key, log_format)
     only = parse_location(request.location) if request.location else None
-    locations = list(site.locations)
+    locations, parts = list(site.locations), list(site.key_parts)
     if only and only not in locations:
         locations.append(only)
+        # It has the key that what matched no location had.
+        parts = [*site.key_parts, *site.key_parts[-1:]]
     log = NginxLog(
         log_format.text,
         key=key or site.key_variable,
@@ -337,7 +370,7 @@ def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Re
         min_uses=site.min_uses,
         ignore_headers=site.ignore_headers,
         utc_offset_s=_utc_offset_s(),
-        key_has_host=site.key_has_host,
+        key_parts=parts,
         **request.more,
     )
     log.only(
@@ -346,20 +379,45 @@ def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Re
         host=request.host,
         location=locations.index(only) if only else None,
     )
-    return Reading(logs, log_format, site, log)
+    reading = Reading(logs, log_format, site, log)
+    if request.replayed_keys is not None and not request.follow:
+        _keep_for_replays(reading, request, key, locations, only)
+    return reading
+
+
+def _keep_for_replays(
+    reading: Reading,
+    request: Request,
+    key: str | None,
+    locations: Sequence[tuple[str, str]],
+    only: tuple[str, str] | None,
+) -> None:
+    from nearcache.nginx.whatif.rules import Today, today_of
+    from nearcache.nginx.whatif.traces import open_trace, with_locations
+
+    configuration = request.configuration
+    if configuration and not any(each.zone for each in configuration.locations):
+        return
+    today = today_of(configuration, request.host) if configuration else Today()
+    reading.today = with_locations(today, locations)
+    reading.trace = open_trace(
+        reading.format.text, reading.today, reading.site,
+        key=key, sample_by=request.replayed_keys or "", max_requests=MOST_REPLAYED,
+    )  # fmt: skip
+    reading.trace.only(
+        since_us=request.since,
+        until_us=request.until,
+        host=request.host,
+        location=locations.index(only) if only else None,
+    )
 
 
 def site_for(request: Request) -> Site:
     """What the configuration says; nothing, if none is given."""
     from nearcache.nginx.answers.site import Site, site_of
 
-    if request.config is None:
-        return Site()
-    if request.config == "-" and "-" in request.files:
-        raise NginxError("only one of the log and --config can come from standard input")
-    from nearcache.nginx.conf.configuration import read_configuration
-
-    return site_of(read_configuration(request.config), request.host)
+    configuration = request.configuration
+    return site_of(configuration, request.host) if configuration else Site()
 
 
 def files_of(request: Request, site: Site) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from nearcache.cli.nginx.common import (
     read_logs,
     show_found,
 )
+
+if TYPE_CHECKING:
+    from nearcache.nginx.answers.misses import Replayer
 
 
 @click.command()
@@ -27,8 +30,20 @@ def misses(top: int, **given: Any) -> None:
 
     Exits 0, 1 if a file could not be read to its end, 2 if nothing can be said.
     """
-    request = Request(**given)
+    from nearcache.nginx.answers.misses import KEY_RULES
+
+    request = Request(**given, replayed_keys=";".join(KEY_RULES.values()))
     read_logs(request, lambda reading: _show(reading, request, top))
+
+
+def replayer_of(reading: Reading) -> Replayer | None:
+    """What tells the gains of changes, if the log was kept for it and can be replayed."""
+    from nearcache.nginx.answers.gains import gains
+
+    trace, today = reading.trace, reading.today
+    if trace is None or today is None or not trace.facts()["requests"]:
+        return None
+    return lambda changes: gains(trace, today, changes)
 
 
 def _show(reading: Reading, request: Request, top: int) -> None:
@@ -36,7 +51,7 @@ def _show(reading: Reading, request: Request, top: int) -> None:
     from nearcache.nginx.answers.misses import page
 
     result = reading.result
-    found = find(result, reading.site)
+    found = find(result, reading.site, replayer_of(reading))
     about = {"verb": "misses", "schema": 1, "log": reading.about(result)}
     shown = reading.finished(page(found, top), result)
     show_found(shown, about | found.as_json(), request)

@@ -22,8 +22,10 @@ from nearcache.nginx.text import Chart
 
 if TYPE_CHECKING:
     from nearcache._core import NginxTrace, NginxTraceFacts
+    from nearcache.nginx.answers.site import Site
     from nearcache.nginx.logs.files import Logs
     from nearcache.nginx.whatif.forecast import WhatIf
+    from nearcache.nginx.whatif.keyshapes import KeyShapes
     from nearcache.nginx.whatif.rules import Axes, Today
 
 COUNTED = ("lines", "bad", "uncached", "unusable", "left_out")
@@ -70,6 +72,13 @@ def _counts(_ctx: click.Context, _param: click.Parameter, value: str) -> list[in
     metavar="FILE",
     type=click.Path(allow_dash=True),
     help="nginx.conf, or the output of `nginx -T`: today's rules.",
+)
+@click.option(
+    "--cache",
+    "directory",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The cache directory: what keys are made of, where neither --config nor the log says it.",
 )
 @click.option("--host", help="Only requests for this host, and the rules of its server.")
 @click.option(
@@ -167,7 +176,7 @@ def whatif(**given: Any) -> None:
     if given["argument"] and given["path_part"]:
         raise click.UsageError("give --arg or --path-part, not both")
     today, axes = _today(given), _axes(given)
-    trace, logs, name = _read(given, today)
+    trace, logs, name, today = _read(given, today)
     argument = None if given["path_part"] else given["argument"] or "q"
     subject = Subject(argument=argument, path_part=given["path_part"])
     question = Question(
@@ -228,11 +237,12 @@ def _today(given: dict[str, Any]) -> Today:
     )
 
 
-def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str]:
-    from nearcache._core import NginxTrace
+def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str, Today]:
     from nearcache.nginx.answers.site import Site, site_of
     from nearcache.nginx.logs.alike import open_logs
     from nearcache.nginx.logs.formats import check_key, choose
+    from nearcache.nginx.whatif.keyshapes import of_log
+    from nearcache.nginx.whatif.traces import open_trace
 
     found = given.get("configuration")
     site = site_of(found, given["host"]) if found else Site()
@@ -245,20 +255,44 @@ def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str]:
     variable = given["key_variable"]
     if variable:
         check_key(variable.removeprefix("$"), log_format)
-    trace = NginxTrace(
-        log_format.text,
-        key=variable.removeprefix("$") if variable else site.key_variable,
-        locations=today.locations,
-        valid=[(place.valid, place.ignore_headers) for place in today.places],
-        sample_by=";".join(given["keys"]),
-        max_requests=given["max_requests"],
-        key_has_host=site.key_has_host,
-    )
-    trace.only(since_us=given["since"], until_us=given["until"], host=given["host"])
-    for chunk in with_progress(logs):
-        trace.feed(chunk)
-    trace.finish()
-    return trace, logs, f"{log_format.name}, {log_format.chosen}"
+
+    def fed(logs: Logs, today: Today, site: Site) -> NginxTrace:
+        trace = open_trace(
+            log_format.text,
+            today,
+            site,
+            key=variable.removeprefix("$") if variable else None,
+            sample_by=";".join(given["keys"]),
+            max_requests=given["max_requests"],
+        )
+        trace.only(since_us=given["since"], until_us=given["until"], host=given["host"])
+        for chunk in with_progress(logs):
+            trace.feed(chunk)
+        trace.finish()
+        return trace
+
+    shapes = _shapes_in(given["directory"]) if given["directory"] and not found else None
+    if shapes:
+        today, site = shapes.of(today, site)
+    trace = fed(logs, today, site)
+    # Once more, now that it is known what its keys are made of; standard input is gone by then.
+    if learned := of_log(trace.facts()["hosts"]):
+        again = open_logs(files, given["log_format"], site.formats, named=given["files"])
+        if again.names == logs.names and again.peek():
+            shapes, logs = learned, again
+            today, site = shapes.of(today, site)
+            trace = fed(logs, today, site)
+    if shapes:
+        today = replace(today, assumed=(*today.assumed, shapes.said))
+    return trace, logs, f"{log_format.name}, {log_format.chosen}", today
+
+
+def _shapes_in(path: Path) -> KeyShapes | None:
+    from nearcache.nginx.ondisk.cachedir import CacheDir
+    from nearcache.nginx.whatif.keyshapes import of_directory
+
+    with CacheDir(path) as directory:
+        return of_directory(directory)
 
 
 def _check(trace: NginxTrace, name: str) -> None:

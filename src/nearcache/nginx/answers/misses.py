@@ -1,10 +1,10 @@
 """Why requests were not served from the cache, which, and the three changes that would buy most.
 
 The reasons come from the native pass (``_core.NginxTally.why``). A change is proposed from
-the figures alone, each with its gain and how certain that is:
+the figures, each with its gain and how certain that is:
 
-    likely   a fresh copy existed, or another fetch of the key was under way: had the change
-             been made, these fetches would not have been
+    likely   the log was replayed with the change, through a model that gives what nginx logged;
+             of several such changes each counts what those before it leave (``gains.py``)
     up to    a bound: so much was fetched, and some of it would still be. Where responses may
              not be stored, the bound is cut to the share of requests that were repeats, which
              no cache can beat
@@ -15,10 +15,12 @@ push aside a smaller certainty. The gain that is shown is never scaled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from nearcache.nginx.answers.gains import Gain, Gained
 from nearcache.nginx.answers.savings import served
 from nearcache.nginx.answers.site import Site
 from nearcache.nginx.text import (
@@ -32,6 +34,7 @@ from nearcache.nginx.text import (
     printable,
     ratio,
 )
+from nearcache.nginx.whatif.rules import Change as Rules
 
 if TYPE_CHECKING:
     from nearcache._core import NginxResult
@@ -87,10 +90,13 @@ class Change:
     """True: these fetches would not have been. False: at most so many."""
     gain_requests: int
     gain_s: float | None
+    """Of likely ones: what those before it in the list leave."""
     but: str
     """What to look at first."""
     gain_is: str = "upstream time"
     """Or ``waiting``, of those who asked."""
+    alone: Gain | None = None
+    """What it would save without those before it; None: it was not replayed."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +129,16 @@ class Misses:
         return asdict(self)
 
 
-def misses(result: NginxResult, site: Site) -> Misses:
-    """What one pass over the logs found about what was not served from the cache."""
+Replayer = Callable[[Mapping[str, Rules]], Sequence[Gained] | None]
+
+
+def misses(result: NginxResult, site: Site, replayer: Replayer | None = None) -> Misses:
+    """What one pass over the logs found about what was not served from the cache.
+
+    Args:
+        replayer: what changes save, of those that can be replayed (:func:`~.gains.gains`); None,
+            and if it has no answer, then what they are named for is a bound.
+    """
     has_times = bool(result["says"].get("upstream_time"))
     why = result["total"]["why"]
     reasons = [
@@ -143,7 +157,7 @@ def misses(result: NginxResult, site: Site) -> Misses:
         missed=missed if result["says"]["cache_status"] else None,
         upstream_s=sum(each["upstream_us"] for each in why.values()) / 1e6 if has_times else None,
         reasons=reasons,
-        changes=Proposals(result, site, has_times).best(),
+        changes=Proposals(result, site, has_times, replayer).best(),
         top=[_url(each, result, has_times) for each in result["top"]],
         ranked_by=result["ranked_by"],
     )
@@ -167,7 +181,6 @@ class Advice:
     """What can be done about a reason. ``{p}`` is proxy, uwsgi, fastcgi or scgi."""
 
     do: str
-    likely: bool = False
     only_repeats: bool = False
     but: str = ""
 
@@ -175,7 +188,6 @@ class Advice:
 ADVICE: Mapping[str, Advice] = {
     "inactive": Advice(
         "raise inactive= of {p}_cache_path to the time to live",
-        likely=True,
         but="the cache grows on the disk; max_size= bounds it",
     ),
     "dropped": Advice(
@@ -193,11 +205,10 @@ ADVICE: Mapping[str, Advice] = {
     "duplicate": Advice(
         "add `{p}_cache_lock on` for first fetches, and `{p}_cache_use_stale updating` with "
         "`{p}_cache_background_update on` for those of expired copies",
-        likely=True,
         but="at the lock requests wait for the first, up to {p}_cache_lock_timeout",
     ),
     "variant": Advice("send fewer names in Vary", but="what differs by a header must keep it"),
-    "min_uses": Advice("lower {p}_cache_min_uses", likely=True, but="more files are written"),
+    "min_uses": Advice("lower {p}_cache_min_uses", but="more files are written"),
     "never_stored": Advice(
         "find out why it is not stored, or set {p}_cache_valid",
         but="log the headers: `nearcache nginx config` prints the log_format",
@@ -249,6 +260,18 @@ SPELLINGS: Mapping[str, str] = {
     "tracking": "leave utm_*, fbclid and the like out of the key",
     "encoding": "decode and trim the key",
 }
+TRACKING = (
+    "utm_*|fbclid|gclid|gclsrc|dclid|gbraid|wbraid|msclkid|mc_cid|mc_eid|yclid|igshid|igsh|twclid|"
+    "ttclid|li_fat_id|srsltid|_ga|_gl|_hsenc|_hsmi"
+)
+"""What the log pass takes for tracking (``spelling.rs``)."""
+KEY_RULES: Mapping[str, str] = {
+    "case": "lower,lower-path",
+    "order": "sort-args",
+    "tracking": f"drop={TRACKING}",
+    "encoding": "strip",
+}
+"""The same as SPELLINGS, in words of ``whatif --key``."""
 SAME_ANSWER = "only where both spellings get the same answer; forward what you key"
 SEVERAL_INACTIVE = (
     "locations have different inactive=: --host with a server that has one tells which it was"
@@ -259,23 +282,36 @@ LOCK_IS_ON = Advice(
     but="the lock is on already: it holds back no fetches of expired copies, and the others only "
     "until it times out",
 )
+MOST_REPLAYED = 4  # changes, those with the largest bounds: it takes about as many squared replays
 
 
 class Proposals:
-    """What could be changed, from the figures of one pass."""
+    """What could be changed, from the figures of one pass and of replays."""
 
-    def __init__(self, result: NginxResult, site: Site, has_times: bool) -> None:
+    def __init__(
+        self, result: NginxResult, site: Site, has_times: bool, replayer: Replayer | None
+    ) -> None:
         self.result = result
         self.site = site
         self.has_times = has_times
+        self.replayer = replayer
         requests = result["total"]["requests"]
         self.repeats = max(0.0, 1 - result["keys"]["distinct"] / requests) if requests else 0.0
 
     def best(self) -> list[Change]:
-        found = [change for change in self._all() if self._counts(change)]
-        return sorted(found, key=self._weight, reverse=True)[:PROPOSED]
+        bounds = {name: change for name, change in self._bounds() if self._counts(change)}
+        waits = [change for change in self._needless_waits() if self._counts(change)]
+        found = list(self._replayed(bounds))
+        # One after the other, as they have what they have: none counts more than one before it.
+        weights = list(accumulate(map(self._weight, found), min))
+        for change in (*bounds.values(), *waits):
+            found.append(change)
+            weights.append(self._weight(change))
+        order = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
+        return [found[place] for place in order[:PROPOSED]]
 
-    def _all(self) -> Iterator[Change]:
+    def _bounds(self) -> Iterator[tuple[str, Change]]:
+        """By reason, or by spelling."""
         for name, why in self.result["total"]["why"].items():
             advice = ADVICE.get(name)
             if name == "duplicate" and self.site.lock:
@@ -283,11 +319,43 @@ class Proposals:
             if name == "dropped" and self.site.is_known and advice:
                 advice = replace(advice, but=SEVERAL_INACTIVE)
             if advice:
-                yield self._change(name, advice, why)
-        yield from self._needless_waits()
+                yield name, self._change(name, advice, why)
         for spelling, why in self.result["spellings"].items():
             do = SPELLINGS.get(spelling, spelling)
-            yield self._change("fragmented", Advice(do, likely=True, but=SAME_ANSWER), why)
+            yield spelling, self._change("fragmented", Advice(do, but=SAME_ANSWER), why)
+
+    def _replayed(self, bounds: dict[str, Change]) -> Iterator[Change]:
+        """Takes out of ``bounds`` what was replayed."""
+        rules = {name: each for name in bounds if (each := self._rules(name))}
+        largest = sorted(rules, key=lambda name: self._weight(bounds[name]), reverse=True)
+        wanted = {name: rules[name] for name in largest[:MOST_REPLAYED]}
+        gained = self.replayer(wanted) if self.replayer and wanted else None
+        if gained is None:
+            return
+        changes = {name: bounds.pop(name) for name in wanted}
+        for saved in gained:
+            change = replace(
+                changes[saved.name],
+                likely=True,
+                gain_requests=saved.more.requests,
+                gain_s=saved.more.seconds if self.has_times else None,
+                alone=saved.alone,
+            )
+            if self._counts(change):
+                yield change
+
+    def _rules(self, name: str) -> Rules | None:
+        """What the model is to replay."""
+        if name in KEY_RULES:
+            return Rules(key=KEY_RULES[name])
+        if name == "duplicate":
+            return Rules(lock=True, background=True)
+        if name == "min_uses":
+            return Rules(min_uses=1)
+        if name == "inactive":
+            first, last = self.result["first_us"], self.result["last_us"]
+            return Rules(inactive_s=((last or 0) - (first or 0)) / 1e6 + 1)
+        return None
 
     def _change(self, name: str, advice: Advice, why: Any) -> Change:
         share = self.repeats if advice.only_repeats else 1.0
@@ -296,7 +364,7 @@ class Proposals:
             reason=name,
             do=advice.do.replace("{p}", prefix),
             where=self._where(name),
-            likely=advice.likely,
+            likely=False,
             gain_requests=round(why["requests"] * share),
             gain_s=why["upstream_us"] / 1e6 * share if self.has_times else None,
             but=advice.but.replace("{p}", prefix),
@@ -404,13 +472,19 @@ def _changes(found: Misses) -> Iterator[Points]:
 
 
 def _change_text(change: Change) -> str:
-    gain = plural(change.gain_requests, "request")
-    if change.gain_s is not None:
-        gain = f"{duration(change.gain_s)} of {change.gain_is}, {gain}"
+    gain = _gain_text(Gain(change.gain_requests, change.gain_s), f" of {change.gain_is}")
     certain = "Likely" if change.likely else "Up to"
+    more = ""
+    if change.alone and change.alone.requests != change.gain_requests:
+        more = f" more (alone {_gain_text(change.alone)})"
     where = f", most of it at {printable(change.where)}" if change.where else ""
     but = f" But: {change.but}." if change.but else ""
-    return f"{certain} {gain}: {change.do}{where}.{but}"
+    return f"{certain} {gain}{more}: {change.do}{where}.{but}"
+
+
+def _gain_text(gain: Gain, of: str = "") -> str:
+    requests = plural(gain.requests, "request")
+    return requests if gain.seconds is None else f"{duration(gain.seconds)}{of}, {requests}"
 
 
 def _top_table(found: Misses, rows: int) -> Iterator[Table]:

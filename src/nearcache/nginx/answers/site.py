@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from nearcache.nginx.conf.configuration import Configuration, Location
 
 MATCHING = ("", "=", "^~", "~", "~*")  # kinds of locations that a path can match
-HOSTLESS = {
-    "scheme", "proxy_host", "request_method", "request_uri", "uri", "document_uri", "is_args",
-    "args", "query_string",
-}  # fmt: skip
+PATHS = {"uri", "document_uri"}
+WITH_ARGS = {"request_uri", "args", "query_string"}
 HOSTS = {"host", "http_host", "server_name"}
-PATHS, ARGUMENTS = {"uri", "document_uri"}, {"args", "query_string"}
+PLAIN = PATHS | WITH_ARGS | HOSTS | {"scheme", "proxy_host", "request_method", "is_args"}
+EVERYTHING = "scheme host args"
 _ONE_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 Fact = TypeVar("Fact")
 
@@ -45,8 +44,9 @@ class Site:
     inactive_s: float | None = None
     min_uses: int = 1
     ignore_headers: tuple[str, ...] = ()
-    key_has_host: bool = True
-    """False: nginx has one entry for a URL of all hosts. True if nobody says."""
+    key_parts: tuple[str, ...] = ()
+    """For each of ``locations``, and as the last for what matches none: which of ``scheme host
+    method args`` are in its key, beside the path. Empty if nobody says."""
     key_is_url: bool = False
     """Does the configuration say that keys are URLs, with or without scheme, host and method? Then
     a log need not have them."""
@@ -85,9 +85,10 @@ def site_of(configuration: Configuration, host: str | None = None) -> Site:
     cached = [each for each in wanted if each.zone]
     servers = {id(each.server) for each in wanted}
     valid = _same(_valid_s(each) for each in cached)
-    key_has_host = _key_has_host(cached)
-    if not key_has_host and len({name for each in cached for name in each.server_names}) > 1:
-        notes.append("the cache key has no host: a URL is one entry for all of them")
+    locations = _locations(wanted)
+    key_parts = _parts_of_all(locations, wanted, cached)
+    if len({name for each in cached for name in each.server_names}) > 1:
+        notes += _hostless(locations, key_parts)
     written = dict.fromkeys(log.path for log in configuration.logs)
     paths = [path for path in written if path != "off" and not path.startswith("syslog:")]
     if len(servers) > 1:
@@ -99,14 +100,14 @@ def site_of(configuration: Configuration, host: str | None = None) -> Site:
         formats=configuration.formats,
         logs=tuple(path for path in paths if _is_one_file(path)),
         logs_elsewhere=tuple(path for path in paths if not _is_one_file(path)),
-        locations=_locations(wanted),
+        locations=locations,
         protocol=_same(each.protocol for each in cached),
         key_variable=_same(_key_variable(each.key) for each in cached),
         valid_s=None if valid is None else dict(valid),
         inactive_s=_same(_inactive_s(configuration, each) for each in cached),
         min_uses=_same(each.min_uses for each in cached) or 1,
         ignore_headers=tuple(sorted(_same(each.ignore_headers for each in cached) or ())),
-        key_has_host=key_has_host,
+        key_parts=key_parts,
         key_is_url=bool(cached) and all(map(_key_is_url, cached)),
         lock=_same(each.lock for each in cached),
         notes=tuple(notes),
@@ -147,22 +148,59 @@ def _key_variable(key: str) -> str | None:
     return (match[1] or match[2]) if match else None
 
 
-def _key_has_host(cached: Sequence[Location]) -> bool:
-    """Does anything in the keys tell hosts apart? What is no plain variable of nginx may.
+def _parts_of_all(
+    locations: Sequence[tuple[str, str]], wanted: Sequence[Location], cached: Sequence[Location]
+) -> tuple[str, ...]:
+    """A location without a cache has the key of the first with one, to which it may hand over."""
+    if not cached:
+        return ()
+    rest = _key_parts(cached[:1])
+    found = []
+    for location in locations:
+        same = [each for each in wanted if (each.kind, each.pattern) == location and each.zone]
+        found.append(_key_parts(same) if same else rest)
+    return (*found, rest)
+
+
+def _key_parts(same: Sequence[Location]) -> str:
+    """Of the same location in one server or several. What is no plain variable of nginx may be
+    anything: then all that tells requests apart.
 
     ``$proxy_host``, as in nginx's own default, is what ``proxy_pass`` names: the same for all
-    hosts, unless locations pass to different ones.
+    hosts, unless servers pass to different ones.
     """
-    if not cached or len({each.upstream for each in cached}) > 1:
-        return True
-    names = {one or two for each in cached for one, two in _ONE_VARIABLE.findall(each.full_key)}
-    return not names <= HOSTLESS or "$" in cached[0].upstream
+    keys = {(each.full_key, each.upstream) for each in same}
+    names = {one or two for each in same for one, two in _ONE_VARIABLE.findall(each.full_key)}
+    differs = len(keys) > 1 or any("$" in upstream for _, upstream in keys)
+    if not names <= PLAIN or not names & (PATHS | WITH_ARGS):
+        return EVERYTHING
+    parts = {
+        "scheme": "scheme" in names,
+        "host": differs or bool(names & HOSTS),
+        "method": "request_method" in names,
+        "args": bool(names & WITH_ARGS),
+    }
+    return " ".join(name for name, is_in in parts.items() if is_in)
+
+
+def _hostless(locations: Sequence[tuple[str, str]], key_parts: Sequence[str]) -> list[str]:
+    """Where hosts share entries, for people."""
+    without = [
+        " ".join(location).strip()
+        for location, parts in zip(locations, key_parts, strict=False)
+        if "host" not in parts
+    ]
+    if not without:
+        return []
+    if len(without) == len(locations):
+        return ["the cache key has no host: a URL is one entry for all of them"]
+    return [f"the cache key has no host in {', '.join(without)}: a URL is one entry for all there"]
 
 
 def _key_is_url(location: Location) -> bool:
     names = {one or two for one, two in _ONE_VARIABLE.findall(location.full_key)}
-    with_arguments = "request_uri" in names or (names & PATHS and names & ARGUMENTS)
-    return bool(with_arguments) and names <= HOSTLESS | HOSTS
+    with_arguments = "request_uri" in names or (names & PATHS and names & WITH_ARGS)
+    return bool(with_arguments) and names <= PLAIN
 
 
 def _valid_s(location: Location) -> tuple[tuple[str, float], ...]:

@@ -177,12 +177,17 @@ def whatif(
         trace: a log that was read to its end.
         progress: called with (replays done, of how many).
     """
-    return _Run(trace, question, progress).run()
+    return Replays(trace, question, progress).run()
 
 
-class _Run:
+class Replays:
+    """Replays of one trace: that of today's rules first, which tells whether to believe others."""
+
     def __init__(
-        self, trace: NginxTrace, question: Question, progress: Callable[[int, int], None] | None
+        self,
+        trace: NginxTrace,
+        question: Question,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.trace = trace
         self.question = question
@@ -198,20 +203,21 @@ class _Run:
         self.error: float | None = None
         self.noise = self.wrong = 0.0  # of today's rules: between phases, and of the back-test
         self.done = 0
-
-    def run(self) -> WhatIf:
         outcome = self._replay(Change())
         if self.tells_status:
             self.noise = self._noise(outcome, Change())
-        found = backtest(outcome, self.noise) if self.tells_status else None
-        learned = self._learned()
-        if found:
-            self.error = found.error + (learned.error if learned else 0.0)
-            self.wrong = found.wrong
-        today = self._judged(outcome, Change(), self.noise)
+        self.backtest = backtest(outcome, self.noise) if self.tells_status else None
+        self.learned = self._learned()
+        if self.backtest:
+            self.error = self.backtest.error + (self.learned.error if self.learned else 0.0)
+            self.wrong = self.backtest.wrong
+        self.today = self._judged(outcome, Change(), self.noise)
+
+    def run(self) -> WhatIf:
+        found, learned, today = self.backtest, self.learned, self.today
         refusal = self._refusal(found)
         forecasts = [] if refusal else [self._forecast(each) for each in self.question.changes]
-        drawn = [] if refusal or not self.question.curves else curves(self._point, self._scope())
+        drawn = [] if refusal or not self.question.curves else curves(self.point, self._scope())
         refetches = self.facts["refetches"]
         return WhatIf(
             requests=self.facts["requests"],
@@ -366,9 +372,18 @@ class _Run:
         noise = self._noise(outcome, change) if self._is_phased else self.noise
         return self._judged(outcome, change, noise)
 
-    def _point(self, change: Change) -> Forecast:
-        """Of a curve: there are many, and one noise will do."""
+    def point(self, change: Change) -> Forecast:
+        """Of a curve, or of a row of changes: there are many, and one noise will do."""
         return self._judged(self._replay(change), change, self.noise)
+
+    def is_like_the_log(self, most_error: float, least_agreement: float) -> bool:
+        """Does the model give what nginx logged, of however few requests?"""
+        test = self.backtest
+        if test is None:
+            return False
+        is_settled = test.requests >= FEW_REQUESTS
+        error = test.error if is_settled else abs(test.modelled_all - test.logged_all)
+        return error <= most_error and (not is_settled or test.agreement >= least_agreement)
 
     def _judged(self, outcome: NginxOutcome, change: Change, noise: float) -> Forecast:
         sampling = sampling_error(outcome, self.facts["rate"])
