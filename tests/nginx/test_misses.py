@@ -16,8 +16,8 @@ from nearcache.nginx.answers.misses import (
     Misses,
     Reason,
     misses,
-    page,
 )
+from nearcache.nginx.answers.misses_page import page
 from nearcache.nginx.answers.site import Site, parse_location, site_of
 from nearcache.nginx.conf.configuration import read_configuration
 from nearcache.nginx.text import Page, lines_of

@@ -90,7 +90,10 @@ impl Saved {
 /// The URLs of a log.
 #[derive(Debug, Default)]
 pub struct Prices {
-    urls: HashMap<u64, Url, ByHash>,
+    /// Where in `urls` a name is. Sums are in the order of first requests, not of this table:
+    /// the same log gives the same digits.
+    places: HashMap<u64, u32, ByHash>,
+    urls: Vec<(u64, Url)>,
     /// By group: all that the table had no room for, as if it were one URL.
     rest: Vec<Url>,
 }
@@ -186,37 +189,56 @@ impl Prices {
     fn url(&mut self, request: &Request<'_>, group: u32) -> &mut Url {
         // A key that several URLs share may be of several groups.
         let name = request.key ^ u64::from(group).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        if self.urls.len() >= MOST_URLS && !self.urls.contains_key(&name) {
-            self.make_room();
-        }
-        self.urls.entry(name).or_insert(Url { group, ..Url::default() })
+        let place = match self.places.get(&name) {
+            Some(place) => *place,
+            None => {
+                if self.urls.len() >= MOST_URLS {
+                    self.make_room();
+                }
+                self.add(name, Url { group, ..Url::default() })
+            }
+        };
+        &mut self.urls[place as usize].1
+    }
+
+    fn add(&mut self, name: u64, url: Url) -> u32 {
+        let place = self.urls.len() as u32;
+        self.urls.push((name, url));
+        self.places.insert(name, place);
+        place
     }
 
     fn make_room(&mut self) {
-        let mut served: Vec<u32> = self.urls.values().map(|url| url.served).collect();
+        let mut served: Vec<u32> = self.urls.iter().map(|(_, url)| url.served).collect();
         let middle = served.len() / 2;
         let median = *served.select_nth_unstable(middle).1;
-        let rest = &mut self.rest;
-        self.urls.retain(|_, url| {
-            let stays = url.served > median;
-            if !stays {
-                let place = url.group as usize;
-                if rest.len() <= place {
-                    rest.resize(place + 1, Url::default());
-                }
-                rest[place].group = url.group;
-                rest[place].served = rest[place].served.saturating_add(url.served);
-                rest[place].fetches.merge(&url.fetches);
+        self.places.clear();
+        for (name, url) in std::mem::take(&mut self.urls) {
+            if url.served > median {
+                self.add(name, url);
+            } else {
+                self.sum_up(&url);
             }
-            stays
-        });
+        }
+    }
+
+    fn sum_up(&mut self, url: &Url) {
+        let place = url.group as usize;
+        if self.rest.len() <= place {
+            self.rest.resize(place + 1, Url::default());
+        }
+        let rest = &mut self.rest[place];
+        rest.group = url.group;
+        rest.served = rest.served.saturating_add(url.served);
+        rest.fetches.merge(&url.fetches);
     }
 
     /// By group, in the order of the table.
     pub fn saved(&self, groups: &[Group]) -> Vec<Saved> {
-        let single = || self.urls.values().map(|url| (url.group, &url.fetches));
+        let urls = || self.urls.iter().map(|(_, url)| url);
+        let single = || urls().map(|url| (url.group, &url.fetches));
         let rest = || self.rest.iter().map(|url| (url.group, &url.fetches));
-        Fitted::new(groups, single, rest).saved(self.urls.values().chain(&self.rest))
+        Fitted::new(groups, single, rest).saved(urls().chain(&self.rest))
     }
 }
 
@@ -533,7 +555,7 @@ mod tests {
         let other = Url { group: 1, ..url(10, &[]) };
         let both = [url(0, &[100]), other];
         let single = || both.iter().map(|url| (url.group, &url.fetches));
-        let fitted = Fitted::new(&[group(), group()], single, || std::iter::empty());
+        let fitted = Fitted::new(&[group(), group()], single, std::iter::empty);
         let found = fitted.saved(both.iter())[1];
         assert!((found.us - 1e6).abs() < 1.0 && found.is_borrowed && found.between > 0.0);
     }

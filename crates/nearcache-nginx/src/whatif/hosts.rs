@@ -49,11 +49,8 @@ impl Hosts {
         if self.asked.len() >= MOST_URLS || !self.asked.insert(name) {
             return;
         }
-        let first = *self.fetched_for.entry(request.target_hash).or_insert(if is_there {
-            0
-        } else {
-            host
-        });
+        let first =
+            *self.fetched_for.entry(request.target_hash).or_insert(if is_there { 0 } else { host });
         if first == 0 || first == host {
             return;
         }
@@ -81,7 +78,8 @@ mod tests {
 
     #[test]
     fn parts_are_what_locations_begin_with() {
-        for (path, part) in [("/api/x/1", "/api/"), ("/x", "/"), ("/", "/"), ("", "/"), ("*", "/")] {
+        for (path, part) in [("/api/x/1", "/api/"), ("/x", "/"), ("/", "/"), ("", "/"), ("*", "/")]
+        {
             assert_eq!(first_part(path.as_bytes()), part.as_bytes(), "{path}");
         }
     }

@@ -48,7 +48,7 @@ def replayer_of(reading: Reading) -> Replayer | None:
 
 def _show(reading: Reading, request: Request, top: int) -> None:
     from nearcache.nginx.answers.misses import misses as find
-    from nearcache.nginx.answers.misses import page
+    from nearcache.nginx.answers.misses_page import page
 
     result = reading.result
     found = find(result, reading.site, replayer_of(reading))

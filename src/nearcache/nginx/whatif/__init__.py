@@ -5,4 +5,6 @@ rules.py     rules, as a user gives them
 curves.py    points between and beyond them
 origin.py    how much of what is served would be outdated
 page.py      in words and charts
+traces.py    what is replayed: a log of some format
+keyshapes.py what keys are made of, learned where nobody says it
 """

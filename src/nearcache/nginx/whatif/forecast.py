@@ -168,14 +168,13 @@ class Question:
     curves: bool = False
 
 
-def whatif(
-    trace: NginxTrace, question: Question, progress: Callable[[int, int], None] | None = None
-) -> WhatIf:
-    """Replays today's rules, judges the model, and forecasts if it may.
+Progress = Callable[[int, int], None]
 
-    Args:
-        trace: a log that was read to its end.
-        progress: called with (replays done, of how many).
+
+def whatif(trace: NginxTrace, question: Question, progress: Progress | None = None) -> WhatIf:
+    """Replays today's rules, judges the model, and forecasts if it may; of a log read to its end.
+
+    ``progress`` is called with (replays done, of how many).
     """
     return Replays(trace, question, progress).run()
 
@@ -184,10 +183,7 @@ class Replays:
     """Replays of one trace: that of today's rules first, which tells whether to believe others."""
 
     def __init__(
-        self,
-        trace: NginxTrace,
-        question: Question,
-        progress: Callable[[int, int], None] | None = None,
+        self, trace: NginxTrace, question: Question, progress: Progress | None = None
     ) -> None:
         self.trace = trace
         self.question = question
@@ -214,8 +210,7 @@ class Replays:
         self.today = self._judged(outcome, Change(), self.noise)
 
     def run(self) -> WhatIf:
-        found, learned, today = self.backtest, self.learned, self.today
-        refusal = self._refusal(found)
+        refusal = self._refusal(self.backtest)
         forecasts = [] if refusal else [self._forecast(each) for each in self.question.changes]
         drawn = [] if refusal or not self.question.curves else curves(self.point, self._scope())
         refetches = self.facts["refetches"]
@@ -224,10 +219,10 @@ class Replays:
             span_s=self.span_s,
             warm_up_s=self.warm_up_s,
             rate=self.facts["rate"],
-            today=today,
-            backtest=found,
+            today=self.today,
+            backtest=self.backtest,
             ttl_s=self._usual_ttl_s(),
-            learned=learned,
+            learned=self.learned,
             forecasts=forecasts,
             curves=drawn,
             refusal=refusal,
@@ -375,15 +370,6 @@ class Replays:
     def point(self, change: Change) -> Forecast:
         """Of a curve, or of a row of changes: there are many, and one noise will do."""
         return self._judged(self._replay(change), change, self.noise)
-
-    def is_like_the_log(self, most_error: float, least_agreement: float) -> bool:
-        """Does the model give what nginx logged, of however few requests?"""
-        test = self.backtest
-        if test is None:
-            return False
-        is_settled = test.requests >= FEW_REQUESTS
-        error = test.error if is_settled else abs(test.modelled_all - test.logged_all)
-        return error <= most_error and (not is_settled or test.agreement >= least_agreement)
 
     def _judged(self, outcome: NginxOutcome, change: Change, noise: float) -> Forecast:
         sampling = sampling_error(outcome, self.facts["rate"])
