@@ -49,7 +49,7 @@ def test_each_worker_gets_its_own_answers(
     name: str, tmp_path: Path, redis_settings: dict[str, Any], shm_settings: dict[str, Any]
 ) -> None:
     server = SERVERS[name]
-    if sys.version_info >= (3, 13) and "--py-call-osafterfork" in name and "--lazy" not in name:
+    if sys.version_info >= (3, 13) and "--py-call-osafterfork" in name:
         pytest.skip("uWSGI's hook aborts any application there: it unlocks what it has not locked")
     need(server.command[0])
     need_package(server.needs)
