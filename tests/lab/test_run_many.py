@@ -71,7 +71,7 @@ def test_all_runs_all_but_what_needs_a_recording(tmp_path: Path) -> None:
 def test_a_signal_keeps_what_was_finished_and_says_what_was_not_run(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    process = started("one", "two", "--out", str(tmp_path))
+    process = started("one", "long", "--out", str(tmp_path))
     with process:
         assert process.stdout is not None
         # Between the two: the first has told where its file is.
@@ -81,7 +81,7 @@ def test_a_signal_keeps_what_was_finished_and_says_what_was_not_run(
         said = process.stdout.read()
     assert process.returncode == 128 + number
     assert re.search(r"^one\s+\d+ s  complete", said, re.MULTILINE)
-    assert re.search(r"^two\s+\d+ s  (not run|interrupted)", said, re.MULTILINE)
+    assert re.search(r"^long\s+\d+ s  (not run|interrupted)", said, re.MULTILINE)
     (path,) = run_of(tmp_path).glob("one*.json")
     assert read_sample(path).about["state"] == "complete"
 

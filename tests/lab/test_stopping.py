@@ -49,6 +49,18 @@ def test_a_second_signal_does_not_interrupt_the_cleaning_up() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+def test_a_signal_while_things_are_put_away_ends_what_would_come_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Driver, "run", lambda driver: None)
+    monkeypatch.setattr(Driver, "put_away", lambda driver: signal.raise_signal(signal.SIGINT))
+    order = prepare(BACKENDS, Wish(plan="quick", candidates=["locmem"]))
+    sample = new_sample(order, "a test")
+    stopped: Any = measure(order, sample, Silent(), lambda sample: None)
+    assert stopped.exit_code == 130
+    assert sample.about["state"] == "complete"
+
+
 def test_a_message_that_was_interrupted_is_freed_without_the_garbage_collector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

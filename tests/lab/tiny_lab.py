@@ -1,4 +1,4 @@
-"""``python -m tests.lab.tiny_lab run one two``: the command line with two small experiments.
+"""``python -m tests.lab.tiny_lab run one two``: the command line with small experiments.
 
 The real ones start dozens of processes; what is tested is what happens between them.
 """
@@ -17,14 +17,17 @@ from nearcache.lab.model import Plan
 PLAN = Plan(repetitions=1, rounds=2, phase_ms=1, time_limit_s=5)
 
 
-def tiny(name: str, *candidates: str) -> None:
+LONG = replace(PLAN, rounds=10_000, time_limit_s=600)
+
+
+def tiny(name: str, *candidates: str, plan: Plan = PLAN) -> None:
     experiments.EXPERIMENTS[name] = replace(
         BACKENDS,
         name=name,
         candidates=choose(BACKENDS.candidates, ["locmem", *candidates]),
         operations=BACKENDS.operations[:1],
         default_payloads=("S",),
-        plans={"quick": PLAN, "full": PLAN},
+        plans={"quick": plan, "full": plan},
     )
 
 
@@ -32,5 +35,7 @@ if __name__ == "__main__":
     experiments.EXPERIMENTS.clear()
     tiny("one")
     tiny("two", "filebased")
+    if "long" in sys.argv:  # until somebody ends it: not for --all
+        tiny("long", plan=LONG)
     tiny("broken", "redis-python-unix")  # where --redis-server is no server
     main(["lab", *sys.argv[1:]])

@@ -73,10 +73,11 @@ def measure(
     checkpoint: Callable[[Sample], None],
     look: Callable[[], Pressure] | None = None,
 ) -> Stopped | None:
-    """Fill ``sample``. Returns who interrupted the run, if anybody did.
+    """Fill ``sample``. Returns who asked the run to end, if anybody did.
 
-    Servers, workers and files are gone when this returns or raises. ``look`` says how busy
-    the machine is with others; unless given, the kernel does.
+    Whoever asks while things are put away finds a complete sample. Servers, workers and files
+    are gone when this returns or raises. ``look`` says how busy the machine is with others;
+    unless given, the kernel does.
     """
     look = look or pressure
     started = time.monotonic()
@@ -101,7 +102,7 @@ def measure(
         "order": driver.interleaving.summary(),
         "state": "interrupted" if interruption else "complete",
     }
-    return interruption
+    return interruption or stopping.asked()
 
 
 class Driver:

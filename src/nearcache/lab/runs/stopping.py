@@ -68,8 +68,12 @@ class Stopping:
         self._raise_pending()
 
     def disarm(self) -> None:
-        """From here on everything is cleaning up; further signals change nothing."""
+        """From here on everything is cleaning up, which no signal interrupts."""
         self._armed = False
+
+    def asked(self) -> Stopped | None:
+        """Whoever asked, also while everything was cleaned up: what comes next does not begin."""
+        return None if self._pending is None else Stopped(self._pending)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._pending = self._pending or number
