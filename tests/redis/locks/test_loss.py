@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nearcache.backends import RedisCache
+from nearcache.engines.redis.bells import Bell
 from nearcache.errors import EngineUnavailable, LockLost
 from nearcache.keeper import keeper_of
 from nearcache.locks import Lock
@@ -162,6 +163,23 @@ def test_a_restart_in_the_middle_of_a_wait(
         with pytest.raises(LockLost):
             lock.renew()
         waiter.release()
+
+
+def test_a_place_is_not_lost_when_the_server_goes_in_the_middle_of_a_wait(
+    engine: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed_and_heard(bell: Bell, seconds: float) -> bool:
+        server.kill()
+        return True
+
+    assert lock_of(engine).acquire()
+    ticket = engine.lock_ticket()
+    monkeypatch.setattr(Bell, "heard", killed_and_heard)
+    try:
+        assert engine.lock_wait(NAME, ticket, TTL_MS, 1000) == (None, ticket)
+    finally:
+        server.start()
+        server.wait_ready()
 
 
 def test_the_first_question_does_not_wait_for_a_server(engine: Any, server: Server) -> None:

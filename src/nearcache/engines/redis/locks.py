@@ -36,7 +36,7 @@ from nearcache.engines.redis.lock_scripts import (
 from nearcache.engines.redis.resp import ErrorReply, pack
 from nearcache.engines.redis.scripts import Script, Word, not_compiled, unknown
 from nearcache.engines.redis.topology import SAFE, Reply, Topology
-from nearcache.errors import ConnectionFailed, EngineError, ReplyTimeout
+from nearcache.errors import ConnectionFailed, EngineError, EngineUnavailable, ReplyTimeout
 from nearcache.flows import Flow, Host, call, twins
 from nearcache.keeper import keeper_of
 from nearcache.process import OfProcess, chance
@@ -119,7 +119,7 @@ class RedisLocks(Base):
             if not reply[0] and wait_ms:
                 bells.listen()
                 if (yield call(bell, "heard", _pause_s(bells, wait_ms, reply[1]))):
-                    reply = yield from self._timely(*asking)
+                    reply = yield from self._asked_again(reply, *asking)
         except BaseException as error:
             if ticket is None:  # else the caller knows it, and what to do
                 self._leave_later(name, mine, ttl_ms, error)
@@ -130,6 +130,16 @@ class RedisLocks(Base):
         return (token, None) if token else (None, mine)
 
     lock_wait, alock_wait = twins(_lock_wait)
+
+    def _asked_again(self, reply: Any, *asking: Any) -> Flow[Any]:
+        """The reply of one that has its place: that is not lost with a server that is away.
+
+        Whoever waits asks anew with the same ticket, and decides how long an outage may last.
+        """
+        try:
+            return (yield from self._timely(*asking))
+        except EngineUnavailable:
+            return reply
 
     def _lock_leave(self, name: bytes, ticket: int) -> Flow[None]:
         yield from self._lock_script(LEAVE, name, ticket)
