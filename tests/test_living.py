@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import subprocess
 import sys
@@ -55,6 +56,17 @@ def test_what_is_no_directory_of_ours_stays(tmp_path: Path) -> None:
     living_directory("kind-", tmp_path)
     left = {path.name for path in tmp_path.iterdir()}
     assert {"elsewhere", "kind-link", "kind-file", "other-directory"} <= left
+
+
+def test_on_a_file_system_without_locks_one_is_made_and_none_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    made = [living_directory("kind-", tmp_path) for _ in range(2)]
+    assert all(each.is_dir() for each in made)
 
 
 def test_one_that_another_process_takes_for_dead_while_it_is_made_is_made_again(

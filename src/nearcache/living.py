@@ -42,7 +42,8 @@ def _lock(path: str) -> bool:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
         return False
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    with contextlib.suppress(OSError):  # no locks on this file system: nobody finds it dead either
+        fcntl.flock(lock, fcntl.LOCK_SH)
     if not os.path.isdir(path):
         os.close(lock)
         return False

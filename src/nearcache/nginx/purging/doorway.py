@@ -185,7 +185,9 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def eof_received(self) -> bool:
-        """Who has sent all may close his side: he is answered nevertheless."""
+        """Who has sent all may close his side: he is answered nevertheless. But whether he has
+        gone is not to be told from that, so his purge waits for nothing any more.
+        """
         self.has_hung_up.set()
         return self._is_read and not self._is_answered
 

@@ -189,7 +189,7 @@ def _keys(targets: Targets, wanted: Wanted) -> tuple[list[bytes], list[str]]:
 def _outcome(name: str, receipt: Receipt, troubles: Sequence[str]) -> Outcome:
     errors = [*troubles, *receipt.refused]
     if not receipt.complete:
-        errors.append("the time was over before all files were looked at")
+        errors.append("the time was over before all files were looked at; send it again")
     state: State = "failed" if errors else "purged" if receipt.files else "nothing"
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return Outcome(name, state, receipt.files, errors[0] + more if errors else "")
