@@ -28,6 +28,7 @@ import os
 import random as _random
 import threading
 from collections.abc import Callable, Hashable
+from posix import close  # gevent's `os.close` leaves it to a loop, which may not run any more
 from typing import Any, Generic, TypeVar
 
 from nearcache import _core
@@ -134,13 +135,13 @@ def nowhere(descriptor: int) -> None:
             null = os.open(os.devnull, flags)
         except OSError as error:
             if error.errno == errno.EMFILE:
-                os.close(descriptor)  # the only free number now, so the next to be given out
+                close(descriptor)  # the only free number now, so the next to be given out
                 os.open(os.devnull, flags)
             return
         try:
             os.dup2(null, descriptor, inheritable=False)
         finally:
-            os.close(null)
+            close(null)
 
 
 def _forked() -> None:

@@ -302,3 +302,24 @@ def test_a_socket_that_is_put_away_at_the_limit_of_open_files(
         assert ours.recv(100) == b"for the parent"
         """,
     )
+
+
+def test_a_socket_that_is_put_away_where_gevent_has_patched(
+    run: Run, redis_settings: dict[str, Any]
+) -> None:
+    """Its descriptor is free at once, though gevent's ``os.close`` leaves that to the loop."""
+    run(
+        redis_settings,
+        """
+        import contextlib, gevent, resource, socket
+        from nearcache.process import nowhere
+        gevent.sleep(0)
+        ours, theirs = socket.socketpair()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
+        with contextlib.suppress(OSError):
+            while True: os.dup(0)
+        nowhere(ours.fileno())
+        assert os.readlink(f"/proc/self/fd/{ours.fileno()}") == "/dev/null"
+        """,
+        first="from gevent import monkey; monkey.patch_all()",
+    )

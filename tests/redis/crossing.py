@@ -177,8 +177,7 @@ def kill_connections() -> None:
 
 
 def freeze(server_pid: int) -> None:
-    while not stop.is_set():
-        time.sleep(SECONDS / 5)
+    while not stop.wait(SECONDS / 5):  # nor does a copy in a child leave it frozen
         frozen.set()
         os.kill(server_pid, signal.SIGSTOP)
         try:

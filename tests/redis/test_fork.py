@@ -235,6 +235,51 @@ def test_a_fork_under_gevent_while_a_connection_is_made(server: Server) -> None:
     run(script, server)
 
 
+def test_a_fork_under_gevent_while_one_leads_what_another_was_torn_from(server: Server) -> None:
+    """Its copy ends, though the exchange is of a round that was not its own."""
+    script = """
+    from gevent import monkey; monkey.patch_all()
+    import os, signal, sys, gevent
+    from nearcache.engines.redis.line import SharedLine
+    from nearcache.engines.redis.resp import pack
+    from nearcache.engines.redis.target import Address, Target
+    from nearcache.errors import ConnectionFailed
+
+    def when(true):
+        with gevent.Timeout(60):
+            while not true():
+                gevent.sleep(0.001)
+
+    def batch():
+        exchange = line._station.channel.exchange
+        return exchange.batch if exchange else ()
+
+    target, address = Target(read_timeout_s=30.0), Address(path=sys.argv[1])
+    line, other = SharedLine(target, address), SharedLine(target, address)
+    line.ask(pack(b"PING"))
+    first = gevent.spawn(line.ask, pack(b"BLPOP", b"first", b"0"))
+    gevent.sleep(0)
+    torn = gevent.spawn(line.ask, pack(b"BLPOP", b"second", b"0"))
+    carrying = gevent.spawn(line.ask, pack(b"ECHO", b"x"))
+    when(lambda: len(line._station.queue) == 2)
+    other.ask(pack(b"RPUSH", b"first", b"go"))
+    when(lambda: len(batch()) == 2 and len(line._station.channel.exchange.parts) == 2)
+    gevent.kill(torn)
+    when(lambda: line._station.lead.get(0) is batch()[1])
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        assert line.ask(pack(b"ECHO", b"child")) == b"child"
+        carrying.join()
+        os._exit(0 if isinstance(carrying.exception, ConnectionFailed) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    other.ask(pack(b"RPUSH", b"second", b"go"))
+    assert carrying.get() == b"x" and first.get() == [b"first", b"go"]
+    print("done")
+    """
+    run(script, server)
+
+
 def run(script: str, server: Server) -> None:
     assert server.process
     done = subprocess.run(

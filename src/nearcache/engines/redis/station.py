@@ -117,10 +117,12 @@ class Station:
         leaving.close()
 
     def put_away(self) -> None:
-        """In a forked child: the parent's channels are used no more here, nor by copies."""
+        """In a forked child: the parent's channels are used no more here, nor by copies.
+
+        They stay where they are: a copy of a greenlet that leads must find its exchange there.
+        """
         self.channel.put_away()
         self.leaving.put_away()
-        self.close()
 
     def wish_to_close(self) -> None:
         """The channel of now is used no more, once the exchange in it is over."""
