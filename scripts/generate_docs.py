@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 
 from nearcache.backends import RecordingOptions, RedisOptions, SharedMemoryOptions
+from nearcache.base.options import Options, option_fields
 from nearcache.cli import main
-from nearcache.options import Options, option_fields
 from scripts.experiments_page import experiments_page
 from scripts.results_page import results_page
 

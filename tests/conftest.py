@@ -17,7 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 import django
 from hypothesis import HealthCheck, settings
 
-from nearcache import testrun
+from nearcache.django_cache.placement import test_run
 from nearcache.engines.shm import OWNERS_SUFFIX, default_directory
 from tests.needs import missing
 from tests.redis.cluster_servers import ClusterServers, running_cluster
@@ -43,7 +43,7 @@ settings.load_profile("house")
 def these_caches_are_not_of_a_test_run() -> Iterator[None]:
     """A test that makes this process a project's test run would move the caches of later ones."""
     yield
-    assert not testrun.running()
+    assert not test_run.running()
 
 
 @pytest.fixture

@@ -4,20 +4,56 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import nearcache
 from nearcache import _core, backends, errors
-from nearcache.adapter import SettingsError
-from nearcache.engine import Engine
+from nearcache.django_cache.adapter import SettingsError
+from nearcache.engines.contract import Engine
 
 SOURCE = Path(nearcache.__file__).parent
 
 
 def test_the_version_is_one() -> None:
     assert nearcache.__version__ == version("nearcache")
-    assert nearcache.__all__ == ["__version__"]
+
+
+@pytest.mark.parametrize("name", ["locked", "memoize"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from nearcache import {0}; used = {0}",
+        "from nearcache.{0} import {0}; used = {0}",
+        "from nearcache.{0} import {0}; from nearcache import {0} as used",
+        "from nearcache import {0} as used; from nearcache.{0} import {0}",
+        "import nearcache; used = nearcache.{0}",
+    ],
+)
+def test_decorators_by_their_short_path_and_by_the_old_one(
+    private_path: Path, program: str, name: str
+) -> None:
+    entry = {
+        "BACKEND": "nearcache.backends.SharedMemoryCache",
+        "LOCATION": str(private_path / "cache"),
+        "OPTIONS": {"size": "8MB"},
+    }
+    program = f"""
+from django.conf import settings
+settings.configure(CACHES={{"default": {entry}}})
+{program.format(name)}
+@used
+def plain(): return 1
+@used(timeout=3)
+def with_options(): return 2
+assert plain() == 1 and with_options() == 2
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_backends_exports_caches_and_their_options_only() -> None:

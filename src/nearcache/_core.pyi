@@ -35,7 +35,7 @@ class Home(Protocol):
         """Called when the store went over to that file; see `Store` for the others."""
 
 class Store:
-    """One shared-memory cache file, mapped: an Engine as ``nearcache.engine`` has it.
+    """One shared-memory cache file, mapped: an Engine as ``nearcache.engines.contract`` has it.
 
     Thread-safe; survives ``fork``. The file is found or made by the constructor, which
     raises RegionError or RegionFull if it cannot be used, and ValueError if the sizes make

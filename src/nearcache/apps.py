@@ -13,7 +13,7 @@ class NearcacheConfig(AppConfig):
     def ready(self) -> None:
         from django.core.checks import Tags, register
 
-        from nearcache.checks import check_caches, check_sessions
+        from nearcache.integrations.system_checks import check_caches, check_sessions
 
         register(check_caches, Tags.caches)
         register(check_sessions, Tags.caches)

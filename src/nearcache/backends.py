@@ -10,20 +10,21 @@ from typing import Any, ClassVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
-from nearcache import _core, rooted, testrun
-from nearcache.adapter import Configured
+from nearcache import _core
+from nearcache.base.options import GIB, KIB, MIB, CacheOptions, one_of, option, sized, whole
+from nearcache.base.per_process import once
+from nearcache.base.sans_io import run
+from nearcache.django_cache.adapter import Configured
+from nearcache.django_cache.async_methods import AsyncTwins
+from nearcache.django_cache.get_or_set_options import StampedeOptions
+from nearcache.django_cache.placement import root, test_run
+from nearcache.django_cache.placement.project import this_owner, this_project
+from nearcache.django_cache.redis.methods import RedisMethods
+from nearcache.django_cache.redis.options import RedisOptions
+from nearcache.django_cache.shm_degraded import forgiving_class
 from nearcache.engines import shm
-from nearcache.flows import run
-from nearcache.options import GIB, KIB, MIB, CacheOptions, one_of, option, sized, whole
-from nearcache.process import once
-from nearcache.project import this_owner, this_project
 from nearcache.recording.cache import RecordingCache
 from nearcache.recording.options import RecordingOptions
-from nearcache.redis_cache import RedisMethods
-from nearcache.redis_options import RedisOptions
-from nearcache.shm_forgiving import forgiving_class
-from nearcache.stampede_options import StampedeOptions
-from nearcache.twins import AsyncTwins
 
 __all__ = [
     "RecordingCache",
@@ -130,9 +131,9 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
     def __init__(self, location: Any, params: dict[str, Any]) -> None:
         super().__init__(location, params)
         if self.options.tests == "apart":
-            testrun.watch(self)
+            test_run.watch(self)
         if self.apart:
-            testrun.directory()  # now, so that what the tests start belongs to the run
+            test_run.directory()  # now, so that what the tests start belongs to the run
 
     def moved(self) -> None:
         self.__dict__.pop("engine", None)
@@ -164,19 +165,19 @@ class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
         mine = object()
         first = once(("rooted", home), lambda: mine) is mine
         if first and self.is_of_user:  # not inside: it may log, see `once`
-            rooted.warn(home.base)
+            root.warn(home.base)
         return store
 
     def _home(self, **more: Any) -> shm.Home:
         where = self.options.location
         if self.apart:
-            return shm.Home(where, directory=testrun.directory(), **more)
+            return shm.Home(where, directory=test_run.directory(), **more)
         return shm.Home(where, "" if os.path.isabs(where) else this_project().name, **more)
 
     def _test_size_bytes(self) -> int:
         chosen = self.options
         needed = 16 * (chosen.max_item_bytes or 0)
-        return min(chosen.size_bytes or GIB, max(testrun.MOST_SIZE_BYTES, needed))
+        return min(chosen.size_bytes or GIB, max(test_run.MOST_SIZE_BYTES, needed))
 
     @cached_property
     def engine(self) -> _core.Store:

@@ -34,8 +34,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.http import HttpRequest, HttpResponse
 
+from nearcache.base.options import Options, one_of, option, whole
 from nearcache.errors import SessionsAway
-from nearcache.options import Options, one_of, option, whole
 
 logger = logging.getLogger("nearcache.sessions")
 

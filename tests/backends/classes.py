@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nearcache.adapter import EngineCache
 from nearcache.backends import SharedMemoryOptions
-from nearcache.engine import Engine
+from nearcache.base.per_process import once
+from nearcache.django_cache.adapter import EngineCache
+from nearcache.engines.contract import Engine
 from nearcache.engines.memory import MemoryEngine
 from nearcache.engines.shm import Home, open_store
-from nearcache.process import once
 
 
 class MemoryCache(EngineCache):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nearcache.backends import RedisCache
-from nearcache.redis_cache import key_of
+from nearcache.django_cache.redis.methods import key_of
 from tests.backends.conftest import PATIENT
 from tests.redis.cluster_servers import ClusterServers
 

@@ -11,10 +11,10 @@ import redis
 from django.core.exceptions import ImproperlyConfigured
 
 from nearcache.backends import RedisCache, RedisOptions, SharedMemoryCache
-from nearcache.drop_in import CONNECTION_NAMES, READINGS
-from nearcache.engines.redis.target import Address
+from nearcache.base.options import option_fields
+from nearcache.django_cache.redis.foreign_options import CONNECTION_NAMES, READINGS
+from nearcache.engines.redis.target.target import Address
 from nearcache.errors import OptionError
-from nearcache.options import option_fields
 
 URL = "redis://127.0.0.1:6399/3"
 

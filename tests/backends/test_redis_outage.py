@@ -16,7 +16,8 @@ from django.core.cache import caches
 from django.test import override_settings
 
 from nearcache.backends import RedisCache
-from nearcache.clock import FakeClock
+from nearcache.base.clock import FakeClock
+from nearcache.base.degraded_mode import Outage
 from nearcache.errors import (
     AuthenticationFailed,
     CircuitOpen,
@@ -25,7 +26,6 @@ from nearcache.errors import (
     EngineUnavailable,
     ServerNotReady,
 )
-from nearcache.outage import Outage
 from tests.backends.conftest import PATIENT
 from tests.redis.servers import Server, running
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from nearcache import _core, refresh
+from nearcache import _core
 from nearcache.backends import RedisCache, SharedMemoryCache
-from nearcache.clock import FakeClock
+from nearcache.base.clock import FakeClock
 from nearcache.codec.envelope import Envelope, opened
+from nearcache.coordination import background_refresh as refresh
 from tests.backends.classes import MemoryCache, PlainSharedMemoryCache
 from tests.backends.conftest import PATIENT
 

@@ -137,7 +137,7 @@ def test_tasks_of_two_processes_compute_once(party: Party) -> None:
 
 def test_forty_callers_recompute_early_once_and_the_new_value_is_stored(party: Party) -> None:
     seed = """
-    from nearcache.clock import FakeClock
+    from nearcache.base.clock import FakeClock
     clock = FakeClock(time.time_ns() // 1_000_000)
     type(cache._connections[cache._alias]).clock = clock
     # It takes 20 s: 27 times that before the end, and so at once, is early.

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import zstandard
 
+from nearcache.base.options import zstd_dictionaries
 from nearcache.codec import Undecodable, make_codec
 from nearcache.codec.training import MIN_SAMPLES, Trained, TrainingError, train
 from nearcache.codec.zstd import Dictionaries
-from nearcache.options import zstd_dictionaries
 
 
 def records(count: int, seed: int = 0) -> list[bytes]:

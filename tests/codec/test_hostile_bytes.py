@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcache.backends import SharedMemoryCache
+from nearcache.base.options import COMPRESSORS, CacheOptions, Secret, secrets
 from nearcache.codec import Undecodable, make_codec
-from nearcache.options import COMPRESSORS, CacheOptions, Secret, secrets
 from tests.codec.values import EXACT
 
 KEY, OTHER = Secret(b"k" * 16), Secret(b"o" * 16)

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nearcache import options
 from nearcache.backends import SharedMemoryCache
+from nearcache.base import options
 from nearcache.codec import Unencodable, codec_for, json_text, make_codec
 from nearcache.codec.compressors import COMPRESSORS
 from nearcache.codec.serializers import CHOICES
@@ -166,7 +166,7 @@ def test_a_value_that_would_be_too_large_to_unpack_is_not_packed() -> None:
 
 
 def test_a_missing_library_fails_at_start_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearcache.options.find_spec", lambda name: None)
+    monkeypatch.setattr("nearcache.base.options.find_spec", lambda name: None)
     for given_, package in (
         ({"serializer": "msgpack"}, "msgpack"),
         ({"compressor": "zstd"}, "zstandard"),

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from nearcache.clock import FakeClock, SystemClock
-from nearcache.engine import Engine, ScanItem
+from nearcache.base.clock import FakeClock, SystemClock
+from nearcache.engines.contract import Engine, ScanItem
 from nearcache.engines.memory import MemoryEngine
 from nearcache.engines.redis.engine import RedisEngine, open_redis
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.target.target import Address, Target
 from nearcache.engines.shm import Home, open_store
 from tests.clocks import store_s
 from tests.redis.cluster_servers import ClusterServers

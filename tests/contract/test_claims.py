@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from nearcache.clock import FakeClock
-from nearcache.engine import Engine
+from nearcache.base.clock import FakeClock
+from nearcache.engines.contract import Engine
 from tests.contract.conftest import scanned
 
 ME, OTHER = 2**63 - 1, 1

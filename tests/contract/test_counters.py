@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nearcache.engine import Engine
+from nearcache.engines.contract import Engine
 from nearcache.errors import DataError
 
 

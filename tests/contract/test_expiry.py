@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nearcache.clock import FakeClock
-from nearcache.engine import ABSENT, Engine
+from nearcache.base.clock import FakeClock
+from nearcache.engines.contract import ABSENT, Engine
 from tests.contract.conftest import scanned
 
 IsDeadline = Callable[[int | None, int], bool]

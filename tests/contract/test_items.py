@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nearcache.engine import Engine
+from nearcache.engines.contract import Engine
 from tests.contract.conftest import local_only, scanned
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nearcache.clock import FakeClock
-from nearcache.engine import Engine
+from nearcache.base.clock import FakeClock
+from nearcache.engines.contract import Engine
 
 
 def test_one_holder_at_a_time(engine: Engine) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nearcache.engine import Engine
-from nearcache.keys import glob_escape
+from nearcache.base.keys import glob_escape
+from nearcache.engines.contract import Engine
 from tests.contract.conftest import local_only, scanned
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nearcache import _core
-from nearcache.clock import SystemClock
+from nearcache.base.clock import SystemClock
 from tests.faults.beside import SIZE_BYTES, need_namespaces, run
 
 LOCK, TTL_MS = b"lock", 600_000
@@ -84,7 +84,7 @@ def test_the_clock_of_locks_counts_while_the_machine_sleeps(base: Path) -> None:
         pytest.skip("this kernel has no time namespaces")
     code = """
     import time
-    from nearcache.clock import SystemClock
+    from nearcache.base.clock import SystemClock
     print(SystemClock().monotonic_s() - time.monotonic())
     """
     slept_s = float(run(code, base, mount=":", unshare=f"--time --boottime {24 * HOUR_S} --fork"))

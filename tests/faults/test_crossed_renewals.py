@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nearcache import _core
+from nearcache.coordination.locks import Lock
 from nearcache.errors import ReplyTimeout
-from nearcache.locks import Lock
 from tests.redis.servers import wait_for
 
 SHORT_S, LONG_S = 0.9, 1000.0

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from nearcache import bids, locks
+from nearcache.coordination import lock_attempts as bids
+from nearcache.coordination import locks
 from nearcache.engines.memory import MemoryEngine
 from tests.interrupted import Interrupt
 from tests.redis.servers import Server

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from nearcache import threads
+from nearcache.base import threads
+from nearcache.base.threads import Sole
+from nearcache.coordination.background_refresh import in_thread
+from nearcache.coordination.lock_renewal import keeper_of
+from nearcache.coordination.locks import Lock
 from nearcache.engines.memory import MemoryEngine
 from nearcache.engines.redis.engine import open_redis
-from nearcache.engines.redis.target import Address, Target
-from nearcache.keeper import keeper_of
-from nearcache.locks import Lock
-from nearcache.refresh import in_thread
-from nearcache.threads import Sole
+from nearcache.engines.redis.target.target import Address, Target
 from tests.interrupted import Interrupt
 from tests.redis.servers import Server, running
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from nearcache.backends import RedisCache, SharedMemoryCache
+from nearcache.base.per_process import once
 from nearcache.engines import shm
 from nearcache.errors import EngineUnavailable
-from nearcache.process import once
 from tests.redis.servers import Server, running, wait_for
 
 

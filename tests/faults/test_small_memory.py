@@ -78,7 +78,7 @@ def test_processes_that_begin_at_once_come_to_one_size_and_say_nothing(tmp_path:
 def test_a_size_that_does_not_fit_is_said_by_check_with_what_to_write(tmp_path: Path) -> None:
     code = """
     caches = use(size="24MB")
-    from nearcache.checks import check_caches
+    from nearcache.integrations.system_checks import check_caches
     for each in check_caches():
         print(each.id, each.msg)
     """

@@ -222,9 +222,9 @@ def test_a_probe_of_a_server_that_was_away(
 @FORKS
 def test_random_numbers_differ(run: Run, redis_settings: dict[str, Any], fork: str) -> None:
     program = f"""
-    from nearcache.claims import Claim
-    from nearcache.clock import SystemClock
-    from nearcache.process import chance
+    from nearcache.coordination.claims import Claim
+    from nearcache.base.clock import SystemClock
+    from nearcache.base.per_process import chance
     cache = configured()
     check_everything(cache, "parent", 1)
     engine = cache.engine
@@ -288,7 +288,7 @@ def test_a_socket_that_is_put_away_at_the_limit_of_open_files(
         redis_settings,
         f"""
         import contextlib, resource, socket
-        from nearcache.process import nowhere
+        from nearcache.base.per_process import nowhere
         ours, theirs = socket.socketpair()
         def child():
             resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
@@ -312,7 +312,7 @@ def test_a_socket_that_is_put_away_where_gevent_has_patched(
         redis_settings,
         """
         import contextlib, gevent, resource, socket
-        from nearcache.process import nowhere
+        from nearcache.base.per_process import nowhere
         gevent.sleep(0)
         ours, theirs = socket.socketpair()
         resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))

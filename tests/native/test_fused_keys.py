@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from nearcache.backends import SharedMemoryCache
-from nearcache.keys import encode_key
+from nearcache.base.keys import encode_key
 
 MakeCache = Callable[..., SharedMemoryCache]
 per_example = settings(

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nearcache import _core
-from nearcache.clock import FakeClock
+from nearcache.base.clock import FakeClock
+from nearcache.base.counters import Counters
+from nearcache.base.keys import encode_key
 from nearcache.codec import make_codec
 from nearcache.codec.envelope import Envelope, EnvelopeCodec
-from nearcache.keys import encode_key
-from nearcache.metrics import Counters
 
 AUTO = make_codec("auto", "none", 0)
 JSON = make_codec("json", "zlib", 10)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from nearcache.base.options import Secret
 from nearcache.nginx.purging.agent import Agent
 from nearcache.nginx.purging.hosts import LocalCache, RemoteAgent
-from nearcache.options import Secret
 
 from .conftest import PATIENCE_S, Nginx, wait_for
 

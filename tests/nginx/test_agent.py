@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearcache.base.options import Secret
 from nearcache.cli import main
 from nearcache.errors import NginxError
 from nearcache.lab.servers import end_process, free_port
@@ -28,7 +29,6 @@ from nearcache.nginx.purging.doorway import LARGEST_BODY
 from nearcache.nginx.purging.guard import BELIEVED_S, Buckets, Guard, Refused
 from nearcache.nginx.purging.hosts import PATH, RemoteAgent, Wanted
 from nearcache.nginx.purging.signing import read_secret, read_signature, sign
-from nearcache.options import Secret
 
 from .agents import SECRET, remote, serving
 from .conftest import PATIENCE_S, Nginx

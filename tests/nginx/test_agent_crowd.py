@@ -21,6 +21,7 @@ import pytest
 from bench import nginx_agent
 from bench.nginx_doctor import Latencies, Sizes
 from bench.nginx_page import line, section
+from nearcache.base.options import Secret
 from nearcache.lab.servers import end_process
 from nearcache.nginx.ondisk.variants import VariantTable
 from nearcache.nginx.purging import doorway
@@ -30,7 +31,6 @@ from nearcache.nginx.purging.guard import Buckets
 from nearcache.nginx.purging.hosts import PATH, Outcome, RemoteAgent, Wanted
 from nearcache.nginx.purging.receipt import How
 from nearcache.nginx.purging.signing import sign
-from nearcache.options import Secret
 
 from .agents import SECRET, remote, serving
 from .conftest import PATIENCE_S, Answer, Nginx, Upstream, wait_for

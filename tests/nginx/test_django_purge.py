@@ -21,6 +21,7 @@ from django.db import connection, transaction
 from django.test import override_settings
 from django.utils.functional import lazystr
 
+from nearcache.base.options import Secret
 from nearcache.errors import NginxError, OptionError
 from nearcache.nginx import (
     PurgeFailed,
@@ -33,7 +34,6 @@ from nearcache.nginx import (
 from nearcache.nginx.purging.agent import Agent
 from nearcache.nginx.purging.hosts import LocalCache
 from nearcache.nginx.purging.purge_settings import PurgeOptions, check_settings
-from nearcache.options import Secret
 
 from .conftest import PATIENCE_S, Answer, Nginx, Upstream
 

@@ -205,9 +205,9 @@ def test_tests_may_use_the_configured_cache_if_it_is_said(projects: Path) -> Non
 
 LIVE_SITE = """
 import pathlib
-from nearcache import testrun
+from nearcache.django_cache.placement import test_run
 
-pathlib.Path("said").write_text(str(testrun.running()))
+pathlib.Path("said").write_text(str(test_run.running()))
 
 def application(environ, start_response):
     raise NotImplementedError

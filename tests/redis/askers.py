@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.topology import ONCE, READ, SAFE
+from nearcache.engines.redis.contract import ONCE, READ, SAFE
+from nearcache.engines.redis.protocol.resp import pack
 
 SAFETY = {"GET": READ, "MGET": READ, "ROLE": READ, "PING": READ, "SET": SAFE, "MSET": SAFE}
 """Everything else is ONCE."""

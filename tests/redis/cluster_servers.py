@@ -14,7 +14,7 @@ from typing import Any
 
 import redis
 
-from nearcache.engines.redis.target import Address
+from nearcache.engines.redis.target.target import Address
 from nearcache.lab.servers import free_port
 from tests.redis.servers import FAST, Server, wait_for
 

@@ -33,10 +33,10 @@ from typing import Any
 
 import redis
 
-from nearcache.engines.redis.line import SharedLine
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import ONCE, READ, SAFE
+from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.contract import ONCE, READ, SAFE
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Address, Target
 from nearcache.errors import CircuitOpen, EngineUnavailable
 
 GREEN = MODE == "gevent"

@@ -19,7 +19,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from nearcache.engines.redis.target import Address
+from nearcache.engines.redis.target.target import Address
 from tests.redis.servers import Server
 from tests.redis.strangers import stranger
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nearcache.engines.redis.target import Address
+from nearcache.engines.redis.target.target import Address
 from nearcache.lab.servers import free_port
 from tests.redis.servers import Server, replicated, wait_for
 

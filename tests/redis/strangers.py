@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nearcache.engines.redis.target import Address
+from nearcache.engines.redis.target.target import Address
 from nearcache.lab.servers import free_port
 
 Talk = Callable[[socket.socket], None]

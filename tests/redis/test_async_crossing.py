@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nearcache.engines.redis.aline import AsyncLine
-from nearcache.engines.redis.resp import ErrorReply, pack
-from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import ONCE, READ, SAFE
+from nearcache.engines.redis.connection.async_connection import AsyncLine
+from nearcache.engines.redis.contract import ONCE, READ, SAFE
+from nearcache.engines.redis.protocol.resp import ErrorReply, pack
+from nearcache.engines.redis.target.target import Address, Target
 from nearcache.errors import EngineUnavailable
 from tests.redis.servers import Server
 

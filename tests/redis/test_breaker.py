@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from nearcache.clock import FakeClock
-from nearcache.engines.redis.breaker import Breaker, breaker_of
-from nearcache.engines.redis.target import Address, Target
+from nearcache.base.clock import FakeClock
+from nearcache.engines.redis.connection.breaker import Breaker, breaker_of
+from nearcache.engines.redis.target.target import Address, Target
 from nearcache.errors import AuthenticationFailed, CircuitOpen, ConnectionFailed
 
 REFUSED = ConnectionFailed("no connection to here:1: nothing listens there")

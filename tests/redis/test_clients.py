@@ -14,11 +14,11 @@ import pytest
 import redis
 
 from nearcache import errors
-from nearcache.engines.redis import clients
-from nearcache.engines.redis.aline import AsyncLine
-from nearcache.engines.redis.pool import FairPool
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.connection import clients
+from nearcache.engines.redis.connection.async_connection import AsyncLine
+from nearcache.engines.redis.connection.pool import FairPool
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Address, Target
 from nearcache.lab.servers import free_port
 from tests.redis.cluster_servers import ClusterServers, running_cluster
 from tests.redis.sentinel_servers import SERVICE, Sentinels, running_sentinels
@@ -164,8 +164,8 @@ def test_tls_with_a_user_and_a_database(redis_directory: Path) -> None:
 
 AT_EXIT = """
 import asyncio, sys
-from nearcache.engines.redis import clients
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.connection import clients
+from nearcache.engines.redis.target.target import Address, Target
 addresses = tuple(Address(host="127.0.0.1", port=int(port)) for port in sys.argv[2:])
 target = Target(kind=sys.argv[1], addresses=addresses, sentinel_service="mine",
                 sentinel_password="secret" if sys.argv[1] == "sentinel" else None,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from nearcache import errors
-from nearcache.engines.redis import cluster as module
-from nearcache.engines.redis.cluster import SLOTS, Cluster, slot_of
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import ONCE
+from nearcache.engines.redis.contract import ONCE
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.topology import cluster as module
+from nearcache.engines.redis.topology.cluster import SLOTS, Cluster, slot_of
 from tests.redis.askers import Plain
 from tests.redis.cluster_servers import NODE_TIMEOUT_MS, ClusterServers, Node
 from tests.redis.servers import Server, wait_for

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.connect import Connected, connect, connection_kwargs
-from nearcache.engines.redis.resp import MORE, PythonReader, pack
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.connection.connect import Connected, connect, connection_kwargs
+from nearcache.engines.redis.protocol.resp import MORE, PythonReader, pack
+from nearcache.engines.redis.target.target import Address, Target
 from nearcache.errors import (
     AuthenticationFailed,
     ConnectionFailed,
@@ -337,9 +337,9 @@ def test_a_server_that_still_loads_its_data(redis_directory: Path) -> None:
 
 RAISING = """
 import random, signal, time
-from nearcache.engines.redis.clients import standalone_client
-from nearcache.engines.redis.connect import connect
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.connection.clients import standalone_client
+from nearcache.engines.redis.connection.connect import connect
+from nearcache.engines.redis.target.target import Address, Target
 
 class Hit(Exception): ...
 def hit(*_): raise Hit

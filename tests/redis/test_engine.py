@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nearcache.engine import Engine
+from nearcache.base.sans_io import run
+from nearcache.engines.contract import Engine
+from nearcache.engines.redis.contract import READ
 from nearcache.engines.redis.engine import RedisEngine, open_redis
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import READ
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Address, Target
 from nearcache.errors import DataError, EngineError
-from nearcache.flows import run
 from tests.redis.servers import Server
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from nearcache import errors
 from nearcache.engines.redis.engine import RedisEngine
-from nearcache.engines.redis.standalone import Standalone
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.topology.standalone import Standalone
 from nearcache.lab.servers import free_port
 from tests.redis.askers import Plain
 from tests.redis.servers import Certificates, Server, running, wait_for

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from nearcache.engines.redis import faults
-from nearcache.engines.redis.channel import Channel, Exchange
-from nearcache.engines.redis.connect import connect
-from nearcache.engines.redis.resp import ErrorReply, ProtocolError, pack
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.connection.channel import Channel, Exchange
+from nearcache.engines.redis.connection.connect import connect
+from nearcache.engines.redis.protocol import faults
+from nearcache.engines.redis.protocol.resp import ErrorReply, ProtocolError, pack
+from nearcache.engines.redis.target.target import Address, Target
 from nearcache.errors import (
     AuthenticationFailed,
     ConnectionFailed,

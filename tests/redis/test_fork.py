@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.line import SharedLine
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import ONCE, READ
+from nearcache.base.per_process import once
+from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.contract import ONCE, READ
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Address, Target
 from nearcache.lab.servers import free_port
-from nearcache.process import once
 from tests.redis.servers import Server, running
 from tests.redis.strangers import certificate
 
@@ -165,10 +165,10 @@ def test_a_fork_under_gevent(server: Server) -> None:
     script = """
     from gevent import monkey; monkey.patch_all()
     import os, sys, gevent
-    from nearcache.engines.redis.line import SharedLine
-    from nearcache.engines.redis.resp import pack
-    from nearcache.engines.redis.target import Address, Target
-    from nearcache.engines.redis.topology import ONCE, READ
+    from nearcache.engines.redis.connection.sync_connection import SharedLine
+    from nearcache.engines.redis.protocol.resp import pack
+    from nearcache.engines.redis.target.target import Address, Target
+    from nearcache.engines.redis.contract import ONCE, READ
     from nearcache.errors import ConnectionFailed
 
     line = SharedLine(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
@@ -213,9 +213,9 @@ def test_a_fork_under_gevent_while_a_connection_is_made(server: Server) -> None:
     script = """
     from gevent import monkey; monkey.patch_all()
     import os, signal, sys, gevent
-    from nearcache.engines.redis.line import SharedLine
-    from nearcache.engines.redis.resp import pack
-    from nearcache.engines.redis.target import Address, Target
+    from nearcache.engines.redis.connection.sync_connection import SharedLine
+    from nearcache.engines.redis.protocol.resp import pack
+    from nearcache.engines.redis.target.target import Address, Target
     from nearcache.errors import ConnectionFailed
 
     line = SharedLine(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
@@ -240,9 +240,9 @@ def test_a_fork_under_gevent_while_one_leads_what_another_was_torn_from(server: 
     script = """
     from gevent import monkey; monkey.patch_all()
     import os, signal, sys, gevent
-    from nearcache.engines.redis.line import SharedLine
-    from nearcache.engines.redis.resp import pack
-    from nearcache.engines.redis.target import Address, Target
+    from nearcache.engines.redis.connection.sync_connection import SharedLine
+    from nearcache.engines.redis.protocol.resp import pack
+    from nearcache.engines.redis.target.target import Address, Target
     from nearcache.errors import ConnectionFailed
 
     def when(true):

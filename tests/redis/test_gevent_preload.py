@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from nearcache.base.per_process import Mutex
+from nearcache.coordination.lock_renewal import keeper_of
+from nearcache.coordination.locks import Lock
 from nearcache.engines.memory import MemoryEngine
-from nearcache.keeper import keeper_of
-from nearcache.locks import Lock
-from nearcache.process import Mutex
 from tests.redis.servers import Server
 
 ROOT = Path(__file__).parents[2]

@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 HEAD = """
 from gevent import monkey; monkey.patch_all()
 import sys, threading, time, gevent
-from nearcache.engines.redis.line import SharedLine
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import ONCE, READ, SAFE
+from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.contract import ONCE, READ, SAFE
 from nearcache.errors import ConnectionFailed, ReplyTimeout
 
 def line_of(**settings):

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.line import SharedLine
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Target
-from nearcache.engines.redis.topology import ONCE, READ
+from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.contract import ONCE, READ
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Target
 from nearcache.lab.servers import free_port
 from tests.redis.proxies import Proxy, proxy
 from tests.redis.servers import Server, running
@@ -27,10 +27,10 @@ ROOT = Path(__file__).parents[2]
 HEAD = """
 from gevent import monkey; monkey.patch_all()
 import os, signal, sys, time, gevent
-from nearcache.engines.redis.line import SharedLine
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import ONCE, READ
+from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.contract import ONCE, READ
 
 def line_of(**settings):
     address = Address(host="127.0.0.1", port=int(sys.argv[1]))

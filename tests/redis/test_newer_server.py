@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from nearcache import errors
-from nearcache.clock import SystemClock
-from nearcache.engine import ABSENT
+from nearcache.base.clock import SystemClock
+from nearcache.engines.contract import ABSENT
 from nearcache.engines.redis.engine import RedisEngine
-from nearcache.engines.redis.standalone import Standalone
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.topology.standalone import Standalone
 from tests.redis.askers import Plain
 from tests.redis.servers import Server, running
 

@@ -13,9 +13,9 @@ import pytest
 import redis
 
 from nearcache import errors
-from nearcache.engines.redis import clients
-from nearcache.engines.redis.gate import AsyncGate, Gate
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.connection import clients
+from nearcache.engines.redis.connection.fair_semaphore import AsyncGate, Gate
+from nearcache.engines.redis.target.target import Address, Target
 from tests.redis.servers import Server, wait_for
 
 
@@ -255,8 +255,8 @@ def test_a_forked_child_connects_anew_and_leaves_the_parent_s_connections(server
 GREENLETS = """
 from gevent import monkey; monkey.patch_all()
 import gevent, sys
-from nearcache.engines.redis import clients
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.connection import clients
+from nearcache.engines.redis.target.target import Address, Target
 target = Target(addresses=(Address(path=sys.argv[1]),), pool_connections=3,
                 pool_timeout_s=60, read_timeout_s=20,
                 connection_kwargs=(("client_name", "greenlets"),))
@@ -289,8 +289,8 @@ def test_greenlets_wait_without_stopping_each_other(server: Server) -> None:
 
 AT_EXIT = """
 import asyncio, sys
-from nearcache.engines.redis import clients
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.connection import clients
+from nearcache.engines.redis.target.target import Address, Target
 target = Target(addresses=(Address(path=sys.argv[1]),), read_timeout_s=20)
 clients.client(target).ping()
 async def main():

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.standalone import Standalone
-from nearcache.engines.redis.station import CLOSED
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.connection.connection_state import CLOSED
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.topology.standalone import Standalone
 from tests.redis.askers import Plain
 from tests.redis.servers import Server, wait_for
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcache.engines.redis import resp
-from nearcache.engines.redis.resp import (
+from nearcache.engines.redis.protocol import resp
+from nearcache.engines.redis.protocol.resp import (
     MORE,
     PUSHES,
     ErrorReply,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nearcache.engines.redis.engine import RedisEngine
-from nearcache.engines.redis.standalone import Standalone
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.topology.standalone import Standalone
 from nearcache.errors import ConnectionFailed
 from tests.redis.askers import Plain
 from tests.redis.proxies import proxy

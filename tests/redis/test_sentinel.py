@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from nearcache import errors
-from nearcache.engines.redis.standalone import Standalone
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.topology.standalone import Standalone
 from tests.redis.askers import Plain
 from tests.redis.sentinel_servers import SERVICE, Sentinels, running_sentinels
 from tests.redis.servers import wait_for

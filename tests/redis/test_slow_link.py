@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.line import SharedLine
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Target
-from nearcache.engines.redis.topology import READ
+from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.contract import READ
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Target
 from nearcache.errors import ReplyTimeout
-from tests.redis.alines import line_to
+from tests.redis.async_connections import line_to
 from tests.redis.proxies import proxy
 from tests.redis.servers import Server
 

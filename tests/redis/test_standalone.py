@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nearcache.engines.redis.resp import ErrorReply, pack
-from nearcache.engines.redis.standalone import Standalone
-from nearcache.engines.redis.target import Address, Target
-from nearcache.engines.redis.topology import READ
+from nearcache.engines.redis.contract import READ
+from nearcache.engines.redis.protocol.resp import ErrorReply, pack
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.topology.standalone import Standalone
 from tests.redis.askers import Plain
 from tests.redis.servers import Server
 

@@ -11,9 +11,9 @@ import pytest
 import redis
 from redis.connection import parse_url
 
-from nearcache.engines.redis.location import parse_target
-from nearcache.engines.redis.settings import FIELDS, KEPT, OURS, OWN_FIELDS, SPECIAL
-from nearcache.engines.redis.target import Address, Target
+from nearcache.engines.redis.target.location import parse_target
+from nearcache.engines.redis.target.settings import FIELDS, KEPT, OURS, OWN_FIELDS, SPECIAL
+from nearcache.engines.redis.target.target import Address, Target
 
 SECRET = "s3cr:t@/#?,x"
 QUOTED = "s3cr%3At%40%2F%23%3F%2Cx"

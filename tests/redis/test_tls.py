@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from nearcache import errors
-from nearcache.engines.redis.cluster import Cluster
-from nearcache.engines.redis.location import parse_target
-from nearcache.engines.redis.standalone import Standalone
-from nearcache.engines.redis.target import Target
+from nearcache.engines.redis.target.location import parse_target
+from nearcache.engines.redis.target.target import Target
+from nearcache.engines.redis.topology.cluster import Cluster
+from nearcache.engines.redis.topology.standalone import Standalone
 from nearcache.lab.servers import free_port
 from tests.redis.askers import Plain
 from tests.redis.servers import Certificates, Server, running, wait_for

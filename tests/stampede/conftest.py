@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.clock import FakeClock
+from nearcache.base.clock import FakeClock
 from nearcache.engines.memory import MemoryEngine
 from tests.backends.classes import MemoryCache
 from tests.stampede.function import Function
@@ -64,5 +64,5 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
             thread.join()
         return room[-1]
 
-    monkeypatch.setattr("nearcache.stampede.in_thread", here)
+    monkeypatch.setattr("nearcache.django_cache.get_or_set.in_thread", here)
     return room

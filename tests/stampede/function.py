@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nearcache.clock import FakeClock
+from nearcache.base.clock import FakeClock
 
 S = 1000  # milliseconds
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.clock import FakeClock
+from nearcache.base.clock import FakeClock
 from nearcache.codec.envelope import Envelope, opened
 from tests.stampede.function import Function, S
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.clock import FakeClock
+from nearcache.base.clock import FakeClock
 from tests.stampede.function import Function, S
 
 # -- stale while revalidate ------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_a_refresh_reads_again_before_it_computes(
         work()
         return True
 
-    monkeypatch.setattr("nearcache.stampede.in_thread", after_another_process)
+    monkeypatch.setattr("nearcache.django_cache.get_or_set.in_thread", after_another_process)
     assert cache.get_or_set("k", function, 10, stale=60) == "value 1"
     assert function.calls == 1
     assert cache.get("k") == "theirs"

@@ -16,8 +16,8 @@ import pytest
 from django.core.cache import caches
 from django.test import Client, RequestFactory
 
+from nearcache.base.options import option_fields
 from nearcache.errors import OptionError
-from nearcache.options import option_fields
 from nearcache.web import views
 from nearcache.web.checks import check_settings
 from nearcache.web.options import WebOptions, aliases_of, samples_directory, web_options

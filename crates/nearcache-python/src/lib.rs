@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Not here: anything about the memory itself (`nearcache-core`), or what Python can do as
-//! fast (`nearcache.extras`).
+//! fast (`nearcache.django_cache.extra_methods`).
 
 mod arguments;
 mod exact;

@@ -1,4 +1,4 @@
-//! `Store`: the core as a `nearcache.engine.Engine`. Converts, waits, maps errors.
+//! `Store`: the core as a `nearcache.engines.contract.Engine`. Converts, waits, maps errors.
 
 use std::path::Path;
 use std::sync::Arc;

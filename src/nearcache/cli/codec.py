@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.progress import Progress, track
 from rich.table import Table
 
+from nearcache.base.options import COMPRESSORS, KIB, SERIALIZERS, human_bytes, size_bytes
 from nearcache.errors import EngineError, NearcacheError, OptionError
-from nearcache.options import COMPRESSORS, KIB, SERIALIZERS, human_bytes, size_bytes
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -16,7 +16,10 @@ from typing import Any, TypeVar
 import click
 
 from nearcache._core import Store
-from nearcache.engine import ScanItem
+from nearcache.base.keys import decode_key, encode_key
+from nearcache.base.options import human_bytes, human_duration
+from nearcache.django_cache.placement.project import is_there
+from nearcache.engines.contract import ScanItem
 from nearcache.engines.shm import (
     bases_in,
     data_path,
@@ -28,9 +31,6 @@ from nearcache.engines.shm import (
     remove_unused,
 )
 from nearcache.errors import EngineError, NearcacheError, OptionError
-from nearcache.keys import decode_key, encode_key
-from nearcache.options import human_bytes, human_duration
-from nearcache.project import is_there
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

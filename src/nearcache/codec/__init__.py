@@ -27,6 +27,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from nearcache.base.options import COMPRESSORS as COMPRESSION
+from nearcache.base.options import KIB, CacheOptions, ServerCacheOptions
+from nearcache.base.options import SERIALIZERS as LIBRARIES
 from nearcache.codec.compressors import COMPRESSORS, ZSTD_DICTIONARY, Pack, Unpack, compressor_named
 from nearcache.codec.errors import Undecodable, Unencodable, library
 from nearcache.codec.foreign import ForeignCodec, ForeignReader
@@ -41,9 +44,6 @@ from nearcache.codec.serializers import (
 )
 from nearcache.codec.signing import Signer
 from nearcache.codec.zstd import Dictionaries
-from nearcache.options import COMPRESSORS as COMPRESSION
-from nearcache.options import KIB, CacheOptions, ServerCacheOptions
-from nearcache.options import SERIALIZERS as LIBRARIES
 
 __all__ = [
     "Codec",

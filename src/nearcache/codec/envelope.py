@@ -22,7 +22,7 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from nearcache.clock import Clock
+from nearcache.base.clock import Clock
 from nearcache.codec import HeaderCodec
 from nearcache.codec.errors import Undecodable
 from nearcache.codec.serializers import ENVELOPE

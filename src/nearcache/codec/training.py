@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nearcache.base.options import KIB, human_bytes
 from nearcache.codec.errors import library
 from nearcache.codec.zstd import Zstd
 from nearcache.errors import NearcacheError
-from nearcache.options import KIB, human_bytes
 
 MIN_SAMPLES = 100
 MIN_DICTIONARY_BYTES = KIB

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nearcache.clock import Clock, SystemClock
-from nearcache.engine import ABSENT, ScanItem
+from nearcache.base.clock import Clock, SystemClock
+from nearcache.base.keys import glob_regex
+from nearcache.engines.contract import ABSENT, ScanItem
 from nearcache.errors import DataError
-from nearcache.keys import glob_regex
 
 _COUNTER = re.compile(rb"-?(0|[1-9][0-9]*)")
 _INT64 = range(-(2**63), 2**63)
@@ -44,7 +44,7 @@ class _Place:
 
 
 class MemoryEngine:
-    """See :mod:`nearcache.engine`."""
+    """See :mod:`nearcache.engines.contract`."""
 
     def __init__(self, clock: Clock | None = None, max_item_bytes: int = 1 << 30) -> None:
         self._clock = clock or SystemClock()

@@ -1,17 +1,17 @@
 """Shared memory: one mapped file per cache, for all processes of this user on this host.
 
-The store itself is native, and is an :class:`~nearcache.engine.Engine` as it stands. Here is
-only what comes before: which file, in which directory, of which size.
+The store itself is native, and is an :class:`~nearcache.engines.contract.Engine` as it stands. Here
+is only what comes before: which file, in which directory, of which size.
 
     name "default"    <directory>/<project>.default.v<layout>.seg, .lock and .owners
     "/run/app/pages"  /run/app/pages.v<layout>.seg, .lock and .owners
 
-A project is told by :mod:`nearcache.project`. ``.owners`` says who has used the file, a line of
-JSON each, for people and for ``manage.py check``. The directory is /dev/shm/nearcache-<uid> on
-Linux, where files are memory, and $TMPDIR/nearcache-<uid> elsewhere. Only its owner may enter
-it: values may be pickles, so whoever writes the file runs code in its readers. A process that
-becomes another user's (``gunicorn --user`` started by root) goes over to that user's file at its
-next use; the native module notices, and asks :class:`Home` where it is.
+A project is told by :mod:`nearcache.django_cache.placement.project`. ``.owners`` says who has used
+the file, a line of JSON each, for people and for ``manage.py check``. The directory is
+/dev/shm/nearcache-<uid> on Linux, where files are memory, and $TMPDIR/nearcache-<uid> elsewhere.
+Only its owner may enter it: values may be pickles, so whoever writes the file runs code in its
+readers. A process that becomes another user's (``gunicorn --user`` started by root) goes over to
+that user's file at its next use; the native module notices, and asks :class:`Home` where it is.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from nearcache import _core
+from nearcache.base.options import MIB
+from nearcache.base.per_process import once
 from nearcache.errors import RegionError
-from nearcache.options import MIB
-from nearcache.process import once
 
 logger = logging.getLogger("nearcache.shm")
 

@@ -17,11 +17,11 @@ from django.conf import settings
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.utils.module_loading import import_string
 
-from nearcache.adapter import settings_error
-from nearcache.entry import check_entry
+from nearcache.base.options import option_fields
+from nearcache.base.per_process import once
+from nearcache.django_cache.adapter import settings_error
+from nearcache.django_cache.settings_entry import check_entry
 from nearcache.errors import OptionError
-from nearcache.options import option_fields
-from nearcache.process import once
 from nearcache.recording.calls import MANY, NOTHING, PLACES, Arguments, Call
 from nearcache.recording.options import RecordingOptions
 from nearcache.recording.recorder import Recorder, Terms
@@ -239,7 +239,8 @@ def _passed_on(name: str) -> Method:
     return method
 
 
-# nearcache.memoize asks a cache of ours by _served, which is its get_or_set with more terms.
+# nearcache.django_cache.memoize asks a cache of ours by _served, which is its get_or_set with more
+# terms.
 _ways = [(name, name, f"a{name}") for name in PLACES if name != "clear"]
 for _operation, _name, _twin in (*_ways, ("get_or_set", "_served", "_aserved")):
     _make = _of_many_keys if _operation in MANY else _of_one_key

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from nearcache.options import GIB, MIB, Options, Secret, option, secrets, sized, yes_or_no
+from nearcache.base.options import GIB, MIB, Options, Secret, option, secrets, sized, yes_or_no
 
 BACKEND = "nearcache.backends.RecordingCache"
 

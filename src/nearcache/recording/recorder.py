@@ -27,7 +27,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from nearcache.process import Mutex, generation
+from nearcache.base.per_process import Mutex, generation
 from nearcache.recording.trace import (
     MAGIC,
     MOST_U16,

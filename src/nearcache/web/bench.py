@@ -24,10 +24,10 @@ from django.core.cache import caches
 from django.core.signals import setting_changed
 from django.utils.crypto import salted_hmac
 
+from nearcache.base.per_process import Mutex
 from nearcache.lab.own.room import free_entries
 from nearcache.lab.timing.attribution import is_native
 from nearcache.lab.workloads import PAYLOADS
-from nearcache.process import Mutex
 from nearcache.web.options import WebOptions, aliases_of, samples_directory, web_options
 from nearcache.web.samples import Attempt, Outcome, SampleStore, forget_former
 from nearcache.web.sizes import stored_bytes

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
+from nearcache.base.options import Options, one_of, option, some_seconds, whole, yes_or_no
 from nearcache.errors import OptionError
 from nearcache.lab.workloads import PAYLOADS
-from nearcache.options import Options, one_of, option, some_seconds, whole, yes_or_no
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a private directory is made in it
 

@@ -47,8 +47,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from nearcache.base.per_process import Mutex
 from nearcache.errors import LabError
-from nearcache.process import Mutex
 from nearcache.web.buckets import BUCKETS, bucket_of
 
 MAGIC = 0x6E63776562303101  # another layout is another number

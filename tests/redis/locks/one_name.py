@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from nearcache.coordination.locks import Lock
 from nearcache.engines.redis.engine import RedisEngine, topology_class
-from nearcache.engines.redis.lock_scripts import lock_key
-from nearcache.engines.redis.target import Address, Target
-from nearcache.locks import Lock
+from nearcache.engines.redis.locks.lock_scripts import lock_key
+from nearcache.engines.redis.target.target import Address, Target
 
 NAME = b"name"
 TTL_MS = 30_000

@@ -28,7 +28,7 @@ WAITERS_KILLED = 3
 
 WORKER = """
 import os, sys, time
-from nearcache.locks import Lock
+from nearcache.coordination.locks import Lock
 from tests.redis.locks.one_name import open_engine
 where, number, path = sys.argv[1:]
 engine = open_engine(where)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from nearcache.backends import RedisCache
-from nearcache.engines.redis.bells import Bell
+from nearcache.base.counters import Counters
+from nearcache.coordination.lock_renewal import keeper_of
+from nearcache.coordination.locks import Lock
+from nearcache.engines.redis.locks.wake_ups import Bell
 from nearcache.errors import EngineUnavailable, LockLost
-from nearcache.keeper import keeper_of
-from nearcache.locks import Lock
-from nearcache.metrics import Counters
 from tests.redis.locks.one_name import (
     LOCK,
     NAME,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis import locks as locks_module
-from nearcache.engines.redis.bells import CHANNELS
-from nearcache.engines.redis.lock_scripts import OUTLIVES_MS, lock_key
+from nearcache.coordination.locks import Lock
+from nearcache.engines.redis.locks import locks as locks_module
+from nearcache.engines.redis.locks.lock_scripts import OUTLIVES_MS, lock_key
+from nearcache.engines.redis.locks.wake_ups import CHANNELS
 from nearcache.errors import LockNotAcquired
-from nearcache.locks import Lock
 from tests.redis.locks.one_name import (
     LOCK,
     NAME,
@@ -147,7 +147,7 @@ def test_waiters_are_woken_and_do_not_poll(
 ) -> None:
     engine = open_engine(server.path, protocol=protocol)
     monkeypatch.setattr(locks_module, "ASK_AGAIN_S", 60.0)
-    monkeypatch.setattr("nearcache.bids.WAIT_MS", 60_000)
+    monkeypatch.setattr("nearcache.coordination.lock_attempts.WAIT_MS", 60_000)
     in_order(engine, admin, eventually, 2)  # the process listens from now on
     eventually(lambda: admin.pubsub_channels(CHANNELS.decode() + "*"))
     admin.config_resetstat()

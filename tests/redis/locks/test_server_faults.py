@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.lock_scripts import ACQUIRE, WAIT, lock_key
-from nearcache.engines.redis.locks import RedisLocks
-from nearcache.engines.redis.scripts import Script
+from nearcache.coordination.lock_renewal import RETRY_S, keeper_of
+from nearcache.coordination.locks import Lock
+from nearcache.engines.redis.locks.lock_scripts import ACQUIRE, WAIT, lock_key
+from nearcache.engines.redis.locks.locks import RedisLocks
+from nearcache.engines.redis.protocol.scripts import Script
 from nearcache.errors import LockLost, NotPermitted, ServerNotReady
-from nearcache.keeper import RETRY_S, keeper_of
-from nearcache.locks import Lock
 from tests.redis.locks.one_name import open_engine
 from tests.redis.servers import Server, running, wait_for
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.locks import Lock
+from nearcache.coordination.locks import Lock
 from tests.redis.locks.one_name import (
     TTL_MS,
     Eventually,
@@ -118,7 +118,7 @@ def test_greenlets_wait_in_a_queue_and_let_the_others_run(server: Server) -> Non
         """
         from gevent import monkey; monkey.patch_all()
         import sys, gevent
-        from nearcache.locks import Lock
+        from nearcache.coordination.locks import Lock
         from tests.redis.locks.one_name import open_engine
         engine = open_engine(sys.argv[1])
         inside, most, ticks, got = 0, 0, 0, []
@@ -150,7 +150,7 @@ def test_a_child_neither_renews_nor_releases_its_parent_s_lock(server: Server) -
         """
         import os, sys, threading, time
         from nearcache.errors import LockLost
-        from nearcache.locks import Lock
+        from nearcache.coordination.locks import Lock
         from tests.redis.locks.one_name import open_engine, until_renewed
         engine = open_engine(sys.argv[1])
         with Lock(engine, b"name", timeout_s=4) as lock:

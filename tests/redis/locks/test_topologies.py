@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
+from nearcache.coordination.locks import Lock
 from nearcache.engines.redis.engine import RedisEngine, topology_class
-from nearcache.engines.redis.lock_scripts import ACQUIRE, WAIT, lock_key
-from nearcache.engines.redis.resp import pack
-from nearcache.engines.redis.target import Target
+from nearcache.engines.redis.locks.lock_scripts import ACQUIRE, WAIT, lock_key
+from nearcache.engines.redis.protocol.resp import pack
+from nearcache.engines.redis.target.target import Target
 from nearcache.errors import EngineUnavailable
-from nearcache.locks import Lock
 from tests.redis.cluster_servers import ClusterServers, running_cluster
 from tests.redis.sentinel_servers import SERVICE, Sentinels, running_sentinels
 
@@ -108,8 +108,8 @@ def test_a_cluster_s_locks_are_anywhere_and_their_waiters_are_woken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Who was not woken would wait for so long; wake-ups reach every node.
-    monkeypatch.setattr("nearcache.engines.redis.locks.ASK_AGAIN_S", 120.0)
-    monkeypatch.setattr("nearcache.bids.WAIT_MS", 120_000)
+    monkeypatch.setattr("nearcache.engines.redis.locks.locks.ASK_AGAIN_S", 120.0)
+    monkeypatch.setattr("nearcache.coordination.lock_attempts.WAIT_MS", 120_000)
     names = [b"name %d" % number for number in range(4)]
     owners = {cluster.owner(key_slot(lock_key(name))).server.port for name in names}
     assert len(owners) > 1

@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from nearcache.base.options import human_bytes, human_duration
 from nearcache.errors import LabError
-from nearcache.options import human_bytes, human_duration
 
 if TYPE_CHECKING:
     from nearcache.lab.own.data import OwnData

@@ -11,9 +11,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from nearcache.base.options import human_bytes
 from nearcache.cli.lab.common import own_aliases
 from nearcache.errors import LabError
-from nearcache.options import human_bytes
 
 if TYPE_CHECKING:
     from nearcache.lab.own.recordings import Group, Portrait

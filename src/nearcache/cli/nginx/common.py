@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -45,6 +45,7 @@ INTERRUPTED = 130  # as a shell has it for Ctrl-C
 MOST_NAMED = 3
 BAD_SHOWN = 120  # characters of a line that does not fit
 EVERY_S = 5.0
+MOST_REPLAYED = 2_000_000  # requests; beyond them keys are sampled
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _AGO_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -380,10 +381,36 @@ def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Re
     )
     reading = Reading(logs, log_format, site, log)
     if request.replayed_keys is not None and not request.follow:
-        from nearcache.cli.nginx.replays import keep_for_replays
-
-        keep_for_replays(reading, request, key, locations, only)
+        _keep_for_replays(reading, request, key, locations, only)
     return reading
+
+
+def _keep_for_replays(
+    reading: Reading,
+    request: Request,
+    key: str | None,
+    locations: Sequence[tuple[str, str]],
+    only: tuple[str, str] | None,
+) -> None:
+    """Has the lines of a reading kept, too; not if the configuration has no cache."""
+    from nearcache.nginx.whatif.rules import Today, today_of
+    from nearcache.nginx.whatif.traces import open_trace, with_locations
+
+    configuration = request.configuration
+    if configuration and not any(each.zone for each in configuration.locations):
+        return
+    today = today_of(configuration, request.host) if configuration else Today()
+    reading.today = with_locations(today, locations)
+    reading.trace = open_trace(
+        reading.format.text, reading.today, reading.site,
+        key=key, sample_by=request.replayed_keys or "", max_requests=MOST_REPLAYED,
+    )  # fmt: skip
+    reading.trace.only(
+        since_us=request.since,
+        until_us=request.until,
+        host=request.host,
+        location=locations.index(only) if only else None,
+    )
 
 
 def site_for(request: Request) -> Site:

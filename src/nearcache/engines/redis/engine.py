@@ -1,6 +1,6 @@
 """The contract of engines over a topology: one round trip per method, and per server.
 
-Every method is a flow (:mod:`nearcache.flows`), so that each is there twice, plain and to be
+Every method is a flow (:mod:`nearcache.base.sans_io`), so that each is there twice, plain and to be
 awaited. Where Redis does not have what the contract asks for:
 
 Deadlines   are sent as milliseconds left (PX), never as a point in time: the clocks of hosts
@@ -23,21 +23,21 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nearcache.clock import Clock, SystemClock
-from nearcache.engine import ABSENT, ScanItem
-from nearcache.engines.redis.bells import Bells
-from nearcache.engines.redis.claims import MARK, RedisClaims
-from nearcache.engines.redis.faults import error_of, no_scripts
-from nearcache.engines.redis.locks import RedisLocks
-from nearcache.engines.redis.resp import ErrorReply, pack
-from nearcache.engines.redis.scripts import CAS, INCR, Script, Word, unknown
-from nearcache.engines.redis.target import Target
-from nearcache.engines.redis.topology import ONCE, READ, SAFE, Reply, Topology
+from nearcache.base.clock import Clock, SystemClock
+from nearcache.base.degraded_mode import Outage
+from nearcache.base.keys import glob_escape
+from nearcache.base.per_process import OfProcess, once
+from nearcache.base.sans_io import Flow, call, twins
+from nearcache.engines.contract import ABSENT, ScanItem
+from nearcache.engines.redis.contract import ONCE, READ, SAFE, Reply, Topology
+from nearcache.engines.redis.locks.claims import MARK, RedisClaims
+from nearcache.engines.redis.locks.locks import RedisLocks
+from nearcache.engines.redis.locks.wake_ups import Bells
+from nearcache.engines.redis.protocol.faults import error_of, no_scripts
+from nearcache.engines.redis.protocol.resp import ErrorReply, pack
+from nearcache.engines.redis.protocol.scripts import CAS, INCR, Script, Word, unknown
+from nearcache.engines.redis.target.target import Target
 from nearcache.errors import NotPermitted
-from nearcache.flows import Flow, call, twins
-from nearcache.keys import glob_escape
-from nearcache.outage import Outage
-from nearcache.process import OfProcess, once
 
 SCAN_COUNT = 1000  # what the server looks at per step: under a millisecond, some 100 us
 UNLINK_KEYS = 1000  # per command, for the same reason
@@ -56,7 +56,7 @@ INFO_NUMBERS = {
 
 
 class RedisEngine(RedisLocks, RedisClaims):
-    """See :mod:`nearcache.engine`, and the head of this module."""
+    """See :mod:`nearcache.engines.contract`, and the head of this module."""
 
     native_async = True
     clock: Clock
@@ -428,10 +428,10 @@ def open_redis(target: Target) -> RedisEngine:
 def topology_class(target: Target) -> Callable[[Target], Topology]:
     """What speaks to the servers of that target."""
     if target.kind == "cluster":
-        from nearcache.engines.redis.cluster import Cluster
+        from nearcache.engines.redis.topology.cluster import Cluster
 
         return Cluster
-    from nearcache.engines.redis.standalone import Standalone
+    from nearcache.engines.redis.topology.standalone import Standalone
 
     return Standalone
 

@@ -27,10 +27,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from nearcache.base.options import MIB, human_bytes
 from nearcache.errors import LabError
 from nearcache.lab.proofs.fidelity import difference
 from nearcache.lab.workloads.own import LETTERS
-from nearcache.options import MIB, human_bytes
 
 MOST_VALUE_BYTES = 8 * MIB
 MOST_BYTES = 256 * MIB  # of all values: every worker holds them

@@ -58,7 +58,7 @@ def decoder_of(entry: Mapping[str, Any] | None, *, pickles: bool) -> Decode:
 
 
 def _of_redis(entry: Mapping[str, Any], compat: str | None, pickles: bool) -> Decode:
-    from nearcache.redis_options import RedisOptions
+    from nearcache.django_cache.redis.options import RedisOptions
 
     given = {**(entry.get("OPTIONS") or {}), **({"compat": compat} if compat else {})}
     try:

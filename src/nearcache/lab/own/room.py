@@ -24,9 +24,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from nearcache.base.options import human_bytes
 from nearcache.errors import LabError
 from nearcache.lab.own.guard import bare
-from nearcache.options import human_bytes
 
 LEFT = 2  # of what is free, one part of so many may be used
 ITEM_BYTES = 500  # what a store adds to a value, at most

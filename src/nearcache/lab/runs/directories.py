@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nearcache.living import living_directory
+from nearcache.base.living_directories import living_directory
 
 PREFIX = "nearcache-lab-"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - mkdtemp makes a private directory in it

@@ -119,7 +119,7 @@ class TunedRedisLock(WithBlock):
 
 
 class Nearcache(Locker):
-    """``nearcache.locked.locked``, over whatever alias ``default`` is."""
+    """``nearcache.locked``, over whatever alias ``default`` is."""
 
     def decorate(self, function: Function, name: str) -> Function:
         from nearcache.locked import locked

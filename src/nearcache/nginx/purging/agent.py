@@ -29,11 +29,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
+from nearcache.base.options import Secret
 from nearcache.errors import NginxError
 from nearcache.nginx.purging.doorway import Doorway, Request
 from nearcache.nginx.purging.guard import Buckets, Guard
 from nearcache.nginx.purging.hosts import LocalCache, Outcome, State, Wanted
-from nearcache.options import Secret
 
 logger = logging.getLogger("nearcache.nginx.agent")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import floor
 
+from nearcache.base.options import Secret
 from nearcache.nginx.purging.signing import Signature, is_right, read_signature, sign_answer
-from nearcache.options import Secret
 
 BELIEVED_S = 30  # how far two clocks may differ
 MOST_NONCES = 100_000

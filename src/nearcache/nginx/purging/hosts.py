@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
+from nearcache.base.options import Secret
+from nearcache.base.per_process import Mutex
 from nearcache.errors import NginxError
 from nearcache.nginx.ondisk.cachedir import CacheDir
 from nearcache.nginx.ondisk.variants import Place, VariantTable
@@ -25,8 +27,6 @@ from nearcache.nginx.purging.signing import ANSWER_HEADER, is_right_answer, read
 from nearcache.nginx.purging.targets import Targets, refuse_what_is_no_cache
 from nearcache.nginx.purging.templates import key_bytes
 from nearcache.nginx.text import printable
-from nearcache.options import Secret
-from nearcache.process import Mutex
 
 PATH = "/purge"
 MOST_WORDS = 1000  # URLs and keys of one request

@@ -27,12 +27,12 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core import checks
 
+from nearcache.base.options import Options, Secret, one_of, option, some_seconds, yes_or_no
 from nearcache.errors import NginxError, OptionError
 from nearcache.nginx.ondisk.keys import parse_levels
 from nearcache.nginx.purging.hosts import Host, LocalCache, RemoteAgent
 from nearcache.nginx.purging.signing import checked_secret, read_secret
 from nearcache.nginx.purging.templates import check_template
-from nearcache.options import Options, Secret, one_of, option, some_seconds, yes_or_no
 
 NAME = "NEARCACHE_NGINX"
 T = TypeVar("T")

@@ -24,8 +24,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from nearcache.base.options import Secret
 from nearcache.errors import NginxError
-from nearcache.options import Secret
 
 SCHEME = "NEARCACHE-1"
 ANSWER_HEADER = "X-Nearcache-Mac"

@@ -30,11 +30,11 @@ from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS, transaction
 from django.utils.encoding import iri_to_uri
 
+from nearcache.base.per_process import Mutex
 from nearcache.errors import NginxError
 from nearcache.nginx.purging.hosts import MOST_WORDS, Host, Outcome, Wanted
 from nearcache.nginx.purging.purge_settings import NAME, PurgeOptions, purge_options
 from nearcache.nginx.purging.receipt import How
-from nearcache.process import Mutex
 
 logger = logging.getLogger("nearcache.nginx")
 

@@ -1,0 +1,88 @@
+"""What a cache that forgives outages remembers: one log line per change of state, and a count.
+
+One :class:`Outage` per store and process. It begins with the first call that was forgiven and
+ends with the first that succeeded, whichever thread or task these are in.
+
+Writes have a state of their own: a full server (OOM) refuses them and serves reads, as a
+replica does whose primary is gone. So a read that succeeds says nothing about writes:
+
+    on        nothing is served; ended by any success
+    refused   no writes are taken; ended by a write that was
+
+A server that does not answer drops reads and writes alike, and one line says so. When a read
+then succeeds, the writes that were dropped leave a doubt: the next write decides silently if it
+is taken, and begins ``refused`` if not.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from nearcache.base.clock import Clock, SystemClock
+from nearcache.base.per_process import Mutex
+from nearcache.errors import ServerNotReady
+
+logger = logging.getLogger("nearcache.outage")
+
+
+class Outage:
+    """``on`` is looked at after every read that succeeded, ``drops`` after every write: plain
+    attributes.
+    """
+
+    def __init__(self, name: str, clock: Clock | None = None) -> None:
+        self.on = False
+        self.refused = False
+        self.drops = False  # on, refused, or in doubt
+        self.forgiven = 0
+        self._name = name
+        self._clock = clock or SystemClock()
+        self._mutex = Mutex(reentrant=True)  # for signal handlers that use the cache
+        self._writes = 0  # of those forgiven
+        self._on_from = self._refused_from = (0.0, 0, 0)
+
+    def forgive(self, error: Exception, write: bool = False) -> None:
+        """An error that the caller is not told of."""
+        not_ready = isinstance(error, ServerNotReady)
+        with self._mutex.now():
+            begun = (self._clock.monotonic_s(), self.forgiven, self._writes)
+            self.forgiven += 1
+            self._writes += write
+            if self.on or (write and self.refused):
+                return
+            only_writes = write and (not_ready or self.drops)
+            if only_writes:
+                self.refused, self._refused_from = True, begun
+            else:
+                self.on, self._on_from = True, begun
+            self.drops = True
+        if only_writes:
+            what = "takes no writes: until it does, they are dropped"
+        else:
+            verb = "serve" if not_ready else "answer"
+            what = f"does not {verb}: until it does, reads miss and writes are dropped"
+        logger.warning("%s %s (%s: %s)", self._name, what, type(error).__name__, error)
+
+    def end(self) -> None:
+        """It answered, which says nothing about writes."""
+        with self._mutex.now():
+            if not self.on:
+                return
+            since_s, forgiven, writes = self._on_from
+            self.on, self.drops = False, self.refused or self._writes > writes
+            calls = self.forgiven - forgiven
+        self._over("answers again: %d calls in %.1f s were not served", calls, since_s)
+
+    def end_of_writes(self) -> None:
+        """It took a write, so it answers as well."""
+        self.end()
+        with self._mutex.now():
+            since_s, _, writes = self._refused_from
+            refused, self.refused, self.drops = self.refused, False, self.on
+            dropped = self._writes - writes
+        if refused:
+            self._over("takes writes again: %d in %.1f s were dropped", dropped, since_s)
+
+    def _over(self, what: str, count: int, since_s: float) -> None:
+        lasted_s = self._clock.monotonic_s() - since_s
+        logger.warning("%s %s", self._name, what % (count, lasted_s))

@@ -1,0 +1,135 @@
+"""A claim: "I compute this", said to all processes that share a store.
+
+A claim lives for a few seconds and is renewed by a keeper
+(:mod:`nearcache.coordination.lock_renewal`) while its computation runs, so what a process that died
+had claimed is free soon. Its owner is a number made up before the store is asked: whatever comes
+back, and wherever an interrupt hits, the claim can be given up. The keeper knows of it before the
+store does, and gives up what an interrupted computation could not: nobody refers to that any more.
+
+Source of the word and the rules: ``claim`` in :mod:`nearcache.engines.contract`.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import os
+import time
+from typing import Any
+
+from nearcache.base.clock import Clock
+from nearcache.base.keys import decode_key
+from nearcache.base.per_process import generation
+from nearcache.base.sans_io import Flow, ask
+from nearcache.coordination.lock_renewal import RETRY_S, Keeper, keeper_of
+from nearcache.errors import EngineError, EngineUnavailable
+
+logger = logging.getLogger("nearcache.stampede")
+
+RENEWALS_PER_TTL = 3
+
+
+class Claim:
+    """One computation's claim of a key: for ``lease_s`` from each renewal, ``hold_s`` in all."""
+
+    def __init__(
+        self, engine: Any, key: bytes, lease_s: float, hold_s: float, clock: Clock
+    ) -> None:
+        self.renew_at_s = math.inf
+        self._engine = engine
+        self._key = key
+        # Not `random`: a forked child goes on with its parent's numbers.
+        self._owner = int.from_bytes(os.urandom(8)) >> 1 or 1
+        self._undo = functools.partial(engine.unclaim, key, self._owner)
+        self._ttl_ms = max(1, math.ceil(min(lease_s, hold_s) * 1000))
+        self._hold_s = hold_s
+        self._clock = clock
+        self._until_s = -math.inf
+        self._may_be_held = False
+        self._over = False
+        self._process = generation()
+
+    def take(self) -> Flow[bool]:
+        """True if nobody else has it, and also where nobody can be asked."""
+        asked_at_s = self._clock.monotonic_s()
+        keeper = self._keeper
+        if not self._may_be_held:
+            self._may_be_held = True
+            keeper.add(self, self._undo)
+        try:
+            held: bool = yield ask("claim", self._key, self._owner, self._ttl_ms)
+        except EngineUnavailable:
+            return True
+        if held:
+            self._until_s = asked_at_s + self._hold_s
+            self._renew_in(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
+            keeper.see_to(self)
+        else:
+            keeper.drop(self)
+            self._may_be_held = False
+        return held
+
+    def give_up(self) -> Flow[None]:
+        """Frees it; if the store does not answer, it is told again until the claim has ended."""
+        if not self._is_ours:
+            return
+        if self._until_s == -math.inf:  # nobody could be asked: nor is anybody now
+            self.abandon()
+            return
+        self._over, self.renew_at_s = True, math.inf
+        try:
+            yield ask("unclaim", self._key, self._owner)
+        except EngineError:
+            self._owe()
+        self._ended()
+
+    def abandon(self) -> None:
+        """The same after an interrupt: without a step that could take time."""
+        if not self._is_ours:
+            return
+        self._over, self.renew_at_s = True, math.inf
+        if getattr(self._engine, "native_async", False):
+            self._owe()
+        else:
+            try:
+                self._undo()
+            except EngineError:
+                self._owe()
+        self._ended()
+
+    def keep(self) -> None:
+        """What the keeper does when it is due; raises nothing."""
+        self.renew_at_s = math.inf
+        if self._over or self._clock.monotonic_s() >= self._until_s:
+            return
+        try:
+            held = self._engine.claim(self._key, self._owner, self._ttl_ms)
+        except EngineError as error:
+            logger.debug("the claim of %r was not renewed: %s", decode_key(self._key), error)
+            self._renew_in(RETRY_S[1])
+            return
+        if self._over:  # given up meanwhile, and perhaps claimed anew by this
+            self._owe()
+        elif held:
+            self._renew_in(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
+
+    @property
+    def _is_ours(self) -> bool:
+        """True if there may be something to give up, and not by a forked child of the owner."""
+        return self._may_be_held and self._process == generation()
+
+    def _ended(self) -> None:
+        self._keeper.drop(self)
+        self._may_be_held = False
+
+    def _owe(self) -> None:
+        self._keeper.later(self._undo, self._ttl_ms / 1000)
+
+    def _renew_in(self, seconds: float) -> None:
+        # Not the clock of the cache, which tests move: the keeper waits in real time.
+        self.renew_at_s = time.monotonic() + seconds
+
+    @property
+    def _keeper(self) -> Keeper:
+        return keeper_of(self._engine, self._key)

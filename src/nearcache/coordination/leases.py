@@ -1,0 +1,196 @@
+"""Leases: what the holder of a named lock has until its time is over.
+
+A lease is one hold of one lock: its fencing token, and until when it is surely held, by a
+clock of this process that was read *before* the store was asked. A keeper
+(:mod:`nearcache.coordination.lock_renewal`) renews leases when a third of their time has passed. It
+serves tasks of event loops as well: a loop that is busy for longer than the time of a lock does not
+lose it.
+
+    held      the store renewed it in time, or said so at its release
+    lost      the store says that it is not ours, or is another one, or nobody could ask it in time
+    not ours  any more to renew: released, its lock object is gone, held for ``max_hold_s``
+
+A lease that nobody refers to is renewed no more, as nobody can release it either: what a
+thread left behind when it died ends by itself. One that was held by a ``with`` block, or whose
+release was begun, is released then: an interrupt came between.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from nearcache.base.clock import Clock
+from nearcache.base.counters import Counters
+from nearcache.base.keys import decode_key
+from nearcache.base.per_process import generation
+from nearcache.coordination.lock_renewal import RETRY_S, keeper_of
+from nearcache.errors import EngineError, LockLost
+
+logger = logging.getLogger("nearcache.locks")
+
+FOREVER_MS = 10 * 365 * 86_400_000
+RENEWALS_PER_TTL = 3
+
+
+def lock_epoch(engine: Any) -> int | None:
+    """What changes when a store has lost all locks taken before (another file), if it does that."""
+    return getattr(engine, "lock_epoch", None)
+
+
+class Renewal:
+    """One question to the store; ``crossed`` if there was another one at that time.
+
+    Which of the two the store answered last nobody knows then, and so not the time that it has.
+    """
+
+    __slots__ = ("__weakref__", "crossed")
+
+    def __init__(self) -> None:
+        self.crossed = False
+
+
+def _nobody() -> None:
+    return None
+
+
+class Lease:
+    """One hold of one lock. ``depth`` counts who came in again (``reentrant``)."""
+
+    def __init__(
+        self,
+        engine: Any,
+        name: bytes,
+        token: int,
+        ttl_ms: int,
+        asked_at_s: float,
+        clock: Clock,
+        counters: Counters,
+        max_hold_s: float | None = None,
+        lock_epoch: int | None = None,
+    ) -> None:
+        self.engine = engine
+        self.name = name
+        self.token = token
+        self.keeper = keeper_of(engine, name)
+        self.undo = functools.partial(engine.lock_release, name, token)
+        self.ttl_ms = ttl_ms
+        self.depth = 1
+        self.owner: Callable[[], object] = _nobody  # a reference to who may come in again
+        self.is_owed = False  # the keeper releases it if it is lost
+        self.released = False
+        self.renew_at_s = math.inf
+        self._gone = False
+        self._asking: weakref.WeakSet[Renewal]  # made by the first
+        self._lock_epoch = lock_epoch
+        self._process = generation()
+        self._clock = clock
+        self._counters = counters
+        self._renew_until_s = math.inf if max_hold_s is None else asked_at_s + max_hold_s
+        self.confirmed(asked_at_s, ttl_ms)
+
+    @property
+    def lost(self) -> bool:
+        """True once it is not sure any more that the lock is held."""
+        return (
+            self._gone
+            or self._clock.monotonic_s() >= self._ends_at_s
+            or self._lock_epoch != lock_epoch(self.engine)
+        )
+
+    @property
+    def left_s(self) -> float:
+        """Seconds for which it is surely held, if nobody renews it."""
+        return max(0.0, self._ends_at_s - self._clock.monotonic_s())
+
+    @property
+    def inherited(self) -> bool:
+        """True in a child of the process that holds the lock."""
+        return self._process != generation()
+
+    def confirmed(self, asked_at_s: float, ttl_ms: int) -> None:
+        """The store said that it is held, when asked then."""
+        self.ttl_ms = ttl_ms
+        if ttl_ms >= FOREVER_MS:
+            self._ends_at_s = self.renew_at_s = math.inf
+        else:
+            self._ends_at_s = asked_at_s + ttl_ms / 1000
+            # Not the lock's own clock, which tests move: the keeper waits in real time.
+            self.renew_at_s = time.monotonic() + ttl_ms / 1000 / RENEWALS_PER_TTL
+
+    def renewal(self) -> Renewal:
+        """To be made before the store is asked, and :meth:`settled` after its answer counts."""
+        mine = Renewal()
+        asking: weakref.WeakSet[Renewal] = vars(self).setdefault("_asking", weakref.WeakSet())
+        asking.add(mine)
+        under_way = list(asking)
+        if len(under_way) > 1:
+            for each in under_way:
+                each.crossed = True
+        return mine
+
+    def renewed(self, renewal: Renewal, asked_at_s: float, ttl_ms: int) -> None:
+        """The store said that it is held, when asked then, perhaps while others asked."""
+        if renewal.crossed:
+            self.doubted(asked_at_s, ttl_ms)
+        else:
+            self.confirmed(asked_at_s, ttl_ms)
+
+    def settled(self, renewal: Renewal) -> None:
+        """Its answer counts, or will never come."""
+        self._asking.discard(renewal)
+
+    def doubted(self, asked_at_s: float, ttl_ms: int) -> None:
+        """The store may hold it for that time only: it is to be asked again at once."""
+        self._ends_at_s = min(self._ends_at_s, asked_at_s + ttl_ms / 1000)
+        self._renew_next_in(0.0)
+
+    def lose(self) -> LockLost:
+        """Marks it as lost, and says it."""
+        if not self._gone:
+            self._gone = True
+            self._counters.locks_lost += 1
+        return LockLost(
+            f"lock {decode_key(self.name)!r} ran out or was taken over before its release;"
+            " give it a longer timeout, or look for what stopped this process from renewing it"
+        )
+
+    def keep(self) -> None:
+        """What the keeper does when it is due; raises what is a bug, and is due again then."""
+        if self._clock.monotonic_s() >= self._renew_until_s:
+            self.renew_at_s = math.inf
+            logger.warning("lock %r: max_hold is over, not renewed", decode_key(self.name))
+            return
+        renewal = self.renewal()
+        try:
+            self._keep(renewal)
+        except EngineError as error:
+            self._put_off(error)
+        except Exception:
+            self._renew_next_in(RETRY_S[1])  # not at once, for ever
+            raise
+        finally:
+            self.settled(renewal)
+
+    def _keep(self, renewal: Renewal) -> None:
+        asked_at_s, ttl_ms = self._clock.monotonic_s(), self.ttl_ms
+        if self.engine.lock_renew(self.name, self.token, ttl_ms):
+            self.renewed(renewal, asked_at_s, ttl_ms)
+        elif not self.released:
+            self.renew_at_s = math.inf
+            logger.warning("%s", self.lose())
+
+    def _put_off(self, error: EngineError) -> None:
+        if self.lost:
+            self.renew_at_s = math.inf
+            logger.warning("%s (%s)", self.lose(), error)
+        else:
+            self._renew_next_in(min(max(self.ttl_ms / 10_000, RETRY_S[0]), RETRY_S[1]))
+
+    def _renew_next_in(self, seconds: float) -> None:
+        self.renew_at_s = time.monotonic() + seconds

@@ -1,0 +1,240 @@
+"""The keepers: threads that renew what this process holds in a store, and pay what it owes.
+
+What is *kept* (a lease of a lock, a claim of a computation) says when it is due, and is asked
+then to renew itself. It is referred to weakly: what nobody holds any more ends by itself, or is
+undone if it says how. A *debt* is something that a store has to be told, a release say, that
+did not hear it: it is tried again until its time is over.
+
+There is one keeper for each server, so that one that does not answer delays its own locks only.
+Its daemon thread (under gevent a greenlet) ends when it was not needed for ``LINGER_S``, as
+to start a thread takes longer than to take a lock and release it. While something is kept it
+looks every ``LOOK_S`` for what an interrupted undo left behind. If the system gives no thread,
+whoever adds something next tries again.
+
+Those who add may be interrupted at any instruction, by a signal handler that raises or by
+``greenlet.kill``. So there is no lock here that could stay held, only dicts and lists with
+operations that happen or do not, and nothing that lets another greenlet run:
+
+K1  Who adds puts it in first and looks for the thread afterwards. The thread takes itself off
+    first and looks for work afterwards. So nothing is left without a thread.
+K2  The thread says "wake me for anything" before it looks what is due first, and until it has
+    said when it wakes by itself.
+
+A forked child has no keeper: what its parent holds the parent renews. A process may be patched
+by gevent late, in a worker that was forked after this was imported: what an older keeper has
+goes to one made since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import threading
+import time
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+from nearcache.base.per_process import OfProcess, generation
+from nearcache.base.threads import Sole
+from nearcache.errors import EngineConfiguration, EngineUnavailable
+
+logger = logging.getLogger("nearcache.locks")
+
+RETRY_S = (0.05, 1.0)
+"""The shortest and the longest pause before a store that did not answer is asked again."""
+LINGER_S = 0.25
+"""So long an idle thread waits for something to do; shorter than what is renewed lives."""
+LOOK_S = 5.0
+"""The longest sleep while something is kept: an interrupt may have cut an undo short."""
+UNDO_S = 60.0
+"""So long it is tried to undo what was lost."""
+
+
+class Kept(Protocol):
+    """What a keeper renews. ``keep`` raises nothing, and sets ``renew_at_s`` anew."""
+
+    renew_at_s: float
+
+    def keep(self) -> None: ...
+
+
+class _Debt:
+    """Something the store has to be told, until when it matters."""
+
+    def __init__(self, act: Callable[[], object], due_at_s: float, until_s: float) -> None:
+        self.act = act
+        self.due_at_s = due_at_s
+        self.until_s = until_s
+        self.pause_s = RETRY_S[0]
+
+    def pay(self) -> bool:
+        """True if it is done with."""
+        try:
+            self.act()
+        except (EngineUnavailable, EngineConfiguration):  # rights may be given back
+            self.pause_s = min(self.pause_s * 2, RETRY_S[1])
+            self.due_at_s = time.monotonic() + self.pause_s
+            return self.due_at_s > self.until_s
+        return True
+
+
+class Keeper:
+    """See the head of this module."""
+
+    def __init__(self) -> None:
+        self._kept: dict[weakref.ref[Any], Callable[[], object] | None] = {}
+        self.heir: Keeper | None = None  # who took over what this one had
+        self._process = generation()
+        self._debts: list[_Debt] = []
+        self._serving = Sole(self._serve, "nearcache-leases")
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._wakes_at_s = math.inf
+        self._was_used = False
+        self._told = False
+
+    def add(self, kept: Kept, undo: Callable[[], object] | None = None) -> None:
+        """Renews it from now on; ``undo`` is owed if it is lost before it was dropped."""
+        self._kept[weakref.ref(kept, self._lost)] = undo
+        if kept.renew_at_s < math.inf:
+            self._see_to(kept.renew_at_s)
+
+    def drop(self, kept: Kept) -> None:
+        """Renews it no more."""
+        self._kept.pop(weakref.ref(kept), None)
+
+    def later(self, act: Callable[[], object], for_s: float, after_s: float = 0.0) -> None:
+        """Calls ``act`` in the keeper's thread, again while the store is away or refuses.
+
+        For ``for_s`` seconds at most, and the first time ``after_s`` seconds from now.
+        """
+        due_at_s = time.monotonic() + after_s
+        self._debts.append(_Debt(act, due_at_s, due_at_s + for_s))
+        self._see_to(due_at_s)
+
+    def take_over(self, other: Keeper) -> None:
+        """Does from now on what the other one did, whose thread finds nothing more to do."""
+        self._kept.update(other._kept)
+        self._debts += other._debts
+        other._kept.clear()
+        other._debts.clear()
+        other.heir = self
+        if self._kept or self._debts:
+            self._see_to(-math.inf)
+
+    def see_to(self, kept: Kept) -> None:
+        """What was added is due at another time."""
+        if kept.renew_at_s < math.inf:
+            self._see_to(kept.renew_at_s)
+
+    def _lost(self, reference: weakref.ref[Any]) -> None:
+        # Taken off last: what an interrupt leaves here dead, the thread finds.
+        undo = self._kept.get(reference)
+        if undo is not None and self._process == generation():
+            self.later(undo, UNDO_S)
+        self._kept.pop(reference, None)
+
+    # -- the thread --------------------------------------------------------------------------
+
+    def _see_to(self, at_s: float) -> None:
+        self._was_used = True
+        if not self._serving.who:  # K1
+            self._start()
+        elif at_s < self._wakes_at_s:
+            with contextlib.suppress(RuntimeError):  # rung already
+                self._bell.release()
+
+    def _start(self) -> None:
+        try:
+            self._serving.begin()
+        except RuntimeError as error:
+            if not self._told:
+                self._told = True
+                logger.warning("no thread to renew locks, which so end by their time: %s", error)
+        else:
+            self._told = False
+
+    def _serve(self, me: object) -> None:
+        while self._serving.is_done_by(me) and self._wait(me):
+            self._act()
+
+    def _act(self) -> None:
+        # Apart from _serve: its names would keep the last lease alive while it waits.
+        for act in self._due():
+            try:
+                act()
+            except Exception:
+                # A bug in one lock must not cost the others theirs.
+                logger.exception("a lock could not be renewed")
+
+    def _wait(self, me: object) -> bool:
+        """Until somebody is due; False if there is nobody to wait for."""
+        while True:
+            self._wakes_at_s = math.inf  # K2
+            next_at_s = self._next_at_s()
+            if next_at_s == math.inf and not self._was_used:
+                self._serving.leave()
+                if self._next_at_s() == math.inf or not self._serving.is_done_by(me):  # K1
+                    return False
+                continue
+            if next_at_s == math.inf:
+                self._was_used = False
+                next_at_s = time.monotonic() + LINGER_S
+            self._wakes_at_s = next_at_s
+            left_s = next_at_s - time.monotonic()
+            if left_s <= 0:
+                return True
+            self._bell.acquire(timeout=min(left_s, LOOK_S))
+
+    def _next_at_s(self) -> float:
+        # No name here may outlive the call: it would keep a lease alive that nobody holds.
+        dues = [each.renew_at_s for each in self._living()]
+        return min(dues + [each.due_at_s for each in list(self._debts)], default=math.inf)
+
+    def _living(self) -> list[Kept]:
+        living = []
+        for reference in list(self._kept):
+            kept = reference()
+            if kept is None:
+                self._lost(reference)
+            else:
+                living.append(kept)
+        return living
+
+    def _due(self) -> list[Callable[[], None]]:
+        now_s = time.monotonic()
+        kept = [each.keep for each in self._living() if each.renew_at_s <= now_s]
+        debts = [each for each in list(self._debts) if each.due_at_s <= now_s]
+        return [*kept, *(lambda debt=debt: self._pay(debt) for debt in debts)]
+
+    def _pay(self, debt: _Debt) -> None:
+        done = True  # also if it raises: no debt is paid for ever
+        try:
+            done = debt.pay()
+        finally:
+            if done:
+                with contextlib.suppress(ValueError):
+                    self._debts.remove(debt)
+
+
+_keepers: OfProcess[dict[tuple[object, Hashable], Keeper]] = OfProcess(dict)
+"""By the kind of ``threading.Lock`` they were made with, and by server. Those of a kind that is
+not the last one have retired. None is the parent's: its threads are not here."""
+
+
+def keeper_of(engine: Any, name: bytes) -> Keeper:
+    """The one for what the engine holds under that name, as gevent has patched it or not."""
+    server_of = getattr(engine, "lock_server", None)
+    server = (id(engine), server_of(name) if server_of else None)
+    return _keepers.here().get((threading.Lock, server)) or _made_for(server)
+
+
+def _made_for(server: Hashable) -> Keeper:
+    kind, keepers = threading.Lock, _keepers.here()
+    made = keepers.setdefault((kind, server), Keeper())
+    for (other_kind, other_server), other in list(keepers.items()):
+        if other_kind is not kind:
+            keepers.setdefault((kind, other_server), Keeper()).take_over(other)
+    return made

@@ -1,0 +1,494 @@
+"""A cluster: 16,384 slots on several primaries, found and followed.
+
+A request goes to the line of the server that has its key's slot. What comes back says more:
+
+    MOVED         another server has the slot, for good: noted, sent there, the map asked anew
+    ASK           the slot is being moved, and this key is there already: asked there, once
+    TRYAGAIN      the keys of one command are on both sides of a move: after a while, again
+    CLUSTERDOWN   slots without a server: a failover is under way: after a while, again
+    no answer     the map is asked anew; if another server has the slot by now, it is asked
+
+None of the first four did anything, so even what must not be repeated is sent again. After no
+answer the rule of :mod:`~nearcache.engines.redis.contract` holds. ``WAIT_S`` bounds the waiting,
+and an outage longer than that makes nobody wait any more: requests then fail at once, until the
+servers agree.
+
+``ask_each`` sends one write per server and follows each reply by itself. From coroutines all
+servers are asked at once; from threads one after the other, a round trip each.
+
+Source: the Redis cluster specification.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from binascii import crc_hqx
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nearcache.base.clock import Clock, SystemClock
+from nearcache.base.sans_io import Flow, Pause, arun, call, run
+from nearcache.engines.redis.connection import clients
+from nearcache.engines.redis.contract import ONCE, READ, SAFE, Line, Reply
+from nearcache.engines.redis.protocol.faults import error_of
+from nearcache.engines.redis.protocol.resp import ErrorReply, pack
+from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.topology.server import ServerLine
+from nearcache.engines.redis.topology.topology_refresh import Refresh
+from nearcache.errors import (
+    ConnectionFailed,
+    EngineConfiguration,
+    EngineError,
+    EngineUnavailable,
+)
+
+SLOTS = 16384
+EVERY_S = 0.1
+"""The map is asked for so often at most."""
+WAIT_S = 1.0
+"""A request waits so long at most for slots to be served or moved."""
+PAUSE_S = 0.02
+ROUNDS = 16 + int(WAIT_S / PAUSE_S)
+"""A request is sent so often at most."""
+ASKING = pack(b"ASKING")
+READONLY = pack(b"READONLY")
+SLOT_MAP = pack(b"CLUSTER", b"SLOTS")
+WAITED_FOR = frozenset(("TRYAGAIN", "CLUSTERDOWN"))
+FOLLOWED = WAITED_FOR | {"MOVED", "ASK"}
+MAP_IS_OLD = frozenset(("MOVED", "CLUSTERDOWN"))
+NOT_IN_STEP = FOLLOWED | {"LOADING", "MASTERDOWN"}
+"""What a replica says that cannot answer now: its primary is asked instead."""
+COUNTS = ("moves", "asks", "waits", "maps", "replica_reads", "replica_fallbacks")
+
+
+def slot_of(key: bytes) -> int:
+    """The slot of a key, or of what stands in its first pair of braces."""
+    start = key.find(b"{")
+    if start >= 0:
+        end = key.find(b"}", start + 1)
+        if end > start + 1:
+            key = key[start + 1 : end]
+    return crc_hqx(key, 0) & 16383
+
+
+class _Todo(NamedTuple):
+    """A request that has no answer yet. Without a line, it is for the one that has its slot."""
+
+    number: int
+    packed: bytes
+    slot: int
+    line: ServerLine | None = None
+    prefix: bytes = b""
+    """ASKING or READONLY, which are written before it and answer by themselves."""
+
+
+class _Batch(NamedTuple):
+    """What one server is asked in one write."""
+
+    line: ServerLine
+    todo: list[_Todo]
+
+
+Outcome = list[Reply] | EngineUnavailable
+"""The replies of a server, or why there are none."""
+
+
+class _Round(NamedTuple):
+    """What is left to do after everybody was asked once."""
+
+    todo: list[_Todo]
+    lost: list[tuple[_Batch, EngineUnavailable]]
+    waits: list[ErrorReply]
+    moved: bool
+
+
+class Cluster:
+    """:class:`~nearcache.engines.redis.contract.Topology` over slots."""
+
+    sharded = True
+
+    def __init__(self, target: Target, clock: Clock | None = None) -> None:
+        self.target = target
+        self._clock = clock or SystemClock()
+        # One line per server for good: it has connections in every loop.
+        self._lines: dict[Address, ServerLine] = {}
+        self._slots: list[ServerLine | None] = [None] * SLOTS
+        self._primaries: list[ServerLine] = []
+        self._replicas: dict[ServerLine, list[ServerLine]] = {}
+        self._turn = itertools.count()
+        limit_s = len(target.addresses) * (target.connect_timeout_s + target.read_timeout_s) + 1
+        self._refresh = Refresh(self._ask_for_map, self._clock, every_s=EVERY_S, limit_s=limit_s)
+        self._down_since_s = self._down_seen_s = float("-inf")
+        self._counts = dict.fromkeys(COUNTS, 0)
+        if target.read_replicas:
+            self.ask, self.aask = self._read, self._aread  # type: ignore[method-assign]
+
+    # ---- one request
+
+    def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
+        slot = -1 if key is None else slot_of(key)
+        line = self._slots[slot]
+        if line is None:
+            return self._run(self._one(packed, slot, safety))
+        try:
+            reply = line.ask(packed, key, safety)
+        except EngineUnavailable as error:
+            return self._run(self._one(packed, slot, safety, line, error))
+        if reply.__class__ is ErrorReply and reply.code in FOLLOWED:
+            return self._run(self._one(packed, slot, safety, line, [reply]))
+        return reply
+
+    async def aask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
+        slot = -1 if key is None else slot_of(key)
+        line = self._slots[slot]
+        if line is None:
+            return await self._arun(self._one(packed, slot, safety))
+        try:
+            reply = await line.aask(packed, key, safety)
+        except EngineUnavailable as error:
+            return await self._arun(self._one(packed, slot, safety, line, error))
+        if reply.__class__ is ErrorReply and reply.code in FOLLOWED:
+            return await self._arun(self._one(packed, slot, safety, line, [reply]))
+        return reply
+
+    def _one(
+        self,
+        packed: bytes,
+        slot: int,
+        safety: int,
+        line: ServerLine | None = None,
+        outcome: Outcome | None = None,
+    ) -> Flow[Reply]:
+        todo = _Todo(0, packed, slot)
+        known = [] if line is None or outcome is None else [(_Batch(line, [todo]), outcome)]
+        replies = yield from self._settled([todo], safety, known)
+        return replies[0]
+
+    # ---- several
+
+    def ask_each(self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE) -> list[Reply]:
+        return self._run(self._each(requests, safety))  # type: ignore[no-any-return]
+
+    async def aask_each(
+        self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE
+    ) -> list[Reply]:
+        return await self._arun(self._each(requests, safety))  # type: ignore[no-any-return]
+
+    def server_of(self, key: bytes) -> str:
+        line = self._slots[slot_of(key)]
+        return line.name if line else ""
+
+    def _each(self, requests: Sequence[tuple[bytes, bytes]], safety: int) -> Flow[list[Reply]]:
+        todo = [_Todo(at, packed, slot_of(key)) for at, (packed, key) in enumerate(requests)]
+        if safety == READ and self.target.read_replicas:
+            yield from self._refresh.first()
+            todo = list(map(self._from_replica, todo))
+        return (yield from self._settled(todo, safety))
+
+    # ---- following
+
+    def _settled(
+        self, todo: list[_Todo], safety: int, known: Sequence[tuple[_Batch, Outcome]] = ()
+    ) -> Flow[list[Reply]]:
+        """The replies to all of them, in their order; ``known`` is what they were told before.
+
+        Raises EngineUnavailable, and whatever a line raises.
+        """
+        replies: list[Reply] = [None] * len(todo)
+        until_s = self._clock.monotonic_s() + WAIT_S
+        asked = self._refresh.number
+        for _ in range(ROUNDS):
+            if not known:
+                yield from self._refresh.first()
+                batches = self._batches(todo)
+                outcomes = yield call(self, "send", batches, safety)
+                known = list(zip(batches, outcomes, strict=True))
+            todo, lost, waits, moved = self._sorted(known, replies)
+            known = ()
+            if lost or moved:
+                yield from self._look(asked)
+                asked = self._refresh.number
+            todo += self._elsewhere(lost, safety)
+            if not todo:
+                return replies
+            if waits:
+                self._check_patience(waits[0], until_s)
+                yield Pause(PAUSE_S)
+        raise ConnectionFailed("the cluster sent a request from server to server, in circles")
+
+    def _batches(self, todo: list[_Todo]) -> list[_Batch]:
+        found: dict[ServerLine, _Batch] = {}
+        for each in todo:
+            line = each.line or self._slots[each.slot]
+            if line is None:
+                raise ConnectionFailed(f"no server of the cluster has slot {each.slot}")
+            batch = found.get(line)
+            if batch is None:
+                batch = found[line] = _Batch(line, [])
+            batch.todo.append(each)
+        return list(found.values())
+
+    def _sorted(self, known: Sequence[tuple[_Batch, Outcome]], replies: list[Reply]) -> _Round:
+        """Replies into their places, and what becomes of the others."""
+        left = _Round([], [], [], False)
+        for batch, outcome in known:
+            if isinstance(outcome, EngineUnavailable):
+                of_replica = [each for each in batch.todo if each.prefix is READONLY]
+                left.todo.extend(map(self._from_primary, of_replica))
+                rest = [each for each in batch.todo if each.prefix is not READONLY]
+                left.lost.extend([(batch._replace(todo=rest), outcome)] if rest else [])
+                continue
+            for each, reply in zip(batch.todo, outcome, strict=True):
+                if not isinstance(reply, ErrorReply) or reply.code not in NOT_IN_STEP:
+                    replies[each.number] = reply
+                elif each.prefix is READONLY:
+                    left.todo.append(self._from_primary(each))
+                elif reply.code not in FOLLOWED:
+                    replies[each.number] = reply
+                else:
+                    left.todo.append(self._redirected(each, reply, batch.line))
+                    left.waits.extend([reply] if reply.code in WAITED_FOR else [])
+                    left = left._replace(moved=left.moved or reply.code in MAP_IS_OLD)
+        return left
+
+    def _redirected(self, each: _Todo, reply: ErrorReply, said_by: ServerLine) -> _Todo:
+        if reply.code == "TRYAGAIN":  # the same server again: it may have both keys in a moment
+            self._counts["waits"] += 1
+            return each
+        if reply.code == "CLUSTERDOWN":  # somebody else may have the slot in a moment
+            self._counts["waits"] += 1
+            return each._replace(line=None, prefix=b"")
+        _, slot, place = str(reply).split(" ")[:3]
+        host, _, port = place.rpartition(":")
+        line = self._line_to(host, int(port), said_by.address)
+        if reply.code == "ASK":
+            self._counts["asks"] += 1
+            return each._replace(line=line, prefix=ASKING)
+        self._counts["moves"] += 1
+        self._slots[int(slot)] = line
+        return each._replace(line=line, prefix=b"")
+
+    def _look(self, asked: int) -> Flow[None]:
+        """Asks for the map, unless that was done since; if nobody answers, it stays as it is."""
+        with contextlib.suppress(EngineUnavailable):
+            yield from self._refresh.after(asked)
+
+    def _elsewhere(
+        self, lost: Sequence[tuple[_Batch, EngineUnavailable]], safety: int
+    ) -> list[_Todo]:
+        """What got no answer, for the servers that have its slots by now.
+
+        Raises the error of what must not be sent again, and of slots that have no other server.
+        """
+        todo = []
+        for batch, error in lost:
+            for each in batch.todo:
+                if self._slots[each.slot] is batch.line or (safety == ONCE and error.uncertain):
+                    raise error
+                todo.append(each._replace(line=None, prefix=b""))
+        return todo
+
+    def _check_patience(self, reply: ErrorReply, until_s: float) -> None:
+        """Raises if there was waiting enough, by this request or by those before it."""
+        now_s = self._clock.monotonic_s()
+        if reply.code == "CLUSTERDOWN":
+            if now_s - self._down_seen_s > WAIT_S:  # another outage
+                self._down_since_s = now_s
+            self._down_seen_s = now_s
+            until_s = min(until_s, self._down_since_s + WAIT_S)
+        if now_s >= until_s:
+            raise error_of(reply)
+
+    # ---- sending
+
+    def send(self, batches: Sequence[_Batch], safety: int) -> list[Outcome]:
+        """What each server answered, or why it did not."""
+        outcomes: list[Outcome] = []
+        for batch in batches:
+            packed, count = _written(batch)
+            try:
+                outcomes.append(_answers(batch, batch.line.ask_many(packed, count, safety)))
+            except EngineUnavailable as error:
+                outcomes.append(error)
+        return outcomes
+
+    async def asend(self, batches: Sequence[_Batch], safety: int) -> list[Outcome]:
+        """The same, all servers at once."""
+        if len(batches) == 1:
+            return [await self._asend_one(batches[0], safety)]
+        tasks = [asyncio.ensure_future(self._asend_one(each, safety)) for each in batches]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _asend_one(self, batch: _Batch, safety: int) -> Outcome:
+        packed, count = _written(batch)
+        try:
+            return _answers(batch, await batch.line.aask_many(packed, count, safety))
+        except EngineUnavailable as error:
+            return error
+
+    # ---- replicas
+
+    def _read(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
+        reads = safety == READ and key is not None
+        line = self._replica_of(slot_of(key)) if reads else None  # type: ignore[arg-type]
+        if line is not None:
+            try:
+                # A connection serves reads of a replica once it has said READONLY.
+                reply = line.ask_many(READONLY + packed, 2, READ)[1]
+                if not _not_in_step(reply):
+                    return reply
+            except EngineUnavailable:
+                pass
+            self._counts["replica_fallbacks"] += 1
+        return Cluster.ask(self, packed, key, safety)
+
+    async def _aread(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
+        reads = safety == READ and key is not None
+        line = self._replica_of(slot_of(key)) if reads else None  # type: ignore[arg-type]
+        if line is not None:
+            try:
+                reply = (await line.aask_many(READONLY + packed, 2, READ))[1]
+                if not _not_in_step(reply):
+                    return reply
+            except EngineUnavailable:
+                pass
+            self._counts["replica_fallbacks"] += 1
+        return await Cluster.aask(self, packed, key, safety)
+
+    def _from_replica(self, each: _Todo) -> _Todo:
+        line = self._replica_of(each.slot)
+        return each if line is None else each._replace(line=line, prefix=READONLY)
+
+    def _from_primary(self, each: _Todo) -> _Todo:
+        self._counts["replica_fallbacks"] += 1
+        return each._replace(line=None, prefix=b"")
+
+    def _replica_of(self, slot: int) -> ServerLine | None:
+        primary = self._slots[slot]
+        replicas = self._replicas.get(primary) if primary is not None else None
+        if not replicas:
+            return None
+        self._counts["replica_reads"] += 1
+        return replicas[next(self._turn) % len(replicas)]
+
+    # ---- the map
+
+    def _ask_for_map(self) -> Flow[None]:
+        """Asks one server after the other, those that failed lately last."""
+        known, first = self._primaries, next(self._turn) % max(len(self._primaries), 1)
+        seeds = [self._line_to(each.host, each.port) for each in self.target.addresses]
+        # Primaries first: there are connections to them already.
+        lines = dict.fromkeys([*known[first:], *known[:first], *self._lines.values(), *seeds])
+        failures: list[EngineError] = []
+        for line in sorted(lines, key=lambda each: not each.breaker.quiet):
+            try:
+                reply = yield call(line, "ask", SLOT_MAP, None, SAFE)
+            except EngineError as error:
+                failures.append(error)
+                continue
+            if isinstance(reply, ErrorReply):
+                failures.append(error_of(reply))
+            elif reply:
+                self._put(reply, line.address)
+                return
+            else:
+                failures.append(ConnectionFailed(f"{line.name} knows of no slots"))
+        settings = [each for each in failures if isinstance(each, EngineConfiguration)]
+        said = "; ".join(map(str, failures))
+        raise settings[0] if settings else ConnectionFailed(f"no node of the cluster: {said}")
+
+    def _put(self, reply: list[Any], said_by: Address) -> None:
+        """The answer to CLUSTER SLOTS becomes the map."""
+        slots: list[ServerLine | None] = [None] * SLOTS
+        replicas: dict[ServerLine, list[ServerLine]] = {}
+        for first, last, *places in sorted(reply, key=lambda each: int(each[0])):
+            # A node that does not know how it is reached says "?".
+            lines = [
+                self._line_to(place[0], place[1], said_by) for place in places if place[0] != b"?"
+            ]
+            if lines:
+                slots[first : last + 1] = [lines[0]] * (last + 1 - first)
+                replicas.setdefault(lines[0], lines[1:])
+        gone = set(self._lines.values()) - set(replicas).union(*replicas.values())
+        self._slots, self._replicas, self._primaries = slots, replicas, list(replicas)
+        self._counts["maps"] += 1
+        for line in gone:
+            line.close()
+
+    def _line_to(
+        self, host: bytes | str | None, port: int, said_by: Address | None = None
+    ) -> ServerLine:
+        name = host.decode() if isinstance(host, bytes) else host or ""
+        if not name and said_by is not None:  # "where you asked me"
+            name = said_by.host
+        if said_by is not None and self.target.address_remap is not None:
+            name, port = self.target.address_remap((name, port))
+        address = Address(host=name, port=port)
+        line = self._lines.get(address)
+        return line or self._lines.setdefault(address, ServerLine(self.target, address))
+
+    # ---- the rest of the contract
+
+    def primaries(self) -> list[Line]:
+        """In the order of their slots, which a failover leaves as it is."""
+        self._run(self._refresh.first())
+        return list(self._primaries)
+
+    async def aprimaries(self) -> list[Line]:
+        await self._arun(self._refresh.first())
+        return list(self._primaries)
+
+    def told(self, reply: ErrorReply) -> None:
+        """Nothing to do: what says that the map is wrong does not get so far."""
+
+    def client(self) -> Any:
+        return clients.client(self.target)
+
+    def aclient(self) -> Any:
+        return clients.aclient(self.target)
+
+    def close(self) -> None:
+        for line in list(self._lines.values()):
+            line.close()
+
+    def stats(self) -> dict[str, int]:
+        total = {"servers": len(self._lines), **self._counts}
+        for line in list(self._lines.values()):
+            for name, number in line.stats().items():
+                total[name] = total.get(name, 0) + number
+        return total
+
+    def _run(self, flow: Flow[Any]) -> Any:
+        return run(flow, None, self._clock)
+
+    async def _arun(self, flow: Flow[Any]) -> Any:
+        return await arun(flow, None, self._clock)
+
+
+def _written(batch: _Batch) -> tuple[bytes, int]:
+    """All commands in one write, and how many they are."""
+    todo = batch.todo
+    prefixed = sum([1 for each in todo if each.prefix])
+    return b"".join([each.prefix + each.packed for each in todo]), len(todo) + prefixed
+
+
+def _answers(batch: _Batch, replies: list[Reply]) -> list[Reply]:
+    """Without the replies to prefixes."""
+    if len(replies) == len(batch.todo):
+        return replies
+    said, answers = iter(replies), []
+    for each in batch.todo:
+        if each.prefix:
+            next(said)
+        answers.append(next(said))
+    return answers
+
+
+def _not_in_step(reply: Reply) -> bool:
+    return isinstance(reply, ErrorReply) and reply.code in NOT_IN_STEP

@@ -1,0 +1,50 @@
+"""One server for plain calls and for coroutines: two lines, one breaker, one set of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from nearcache.engines.redis.connection.async_connection import AsyncLine
+from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.target.target import Address, Target
+
+
+class ServerLine:
+    """:class:`~nearcache.engines.redis.contract.Line`, whole. Constructing connects to nothing.
+
+    ``resolve`` and ``aresolve`` are asked for the address before every connect, where it may
+    change (a Sentinel's primary); the line keeps its first name and its breaker.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        address: Address,
+        *,
+        resolve: Callable[[], Address] | None = None,
+        aresolve: Callable[[], Awaitable[Address]] | None = None,
+    ) -> None:
+        self.name = str(address)
+        self.target = target
+        self.address = address
+        self._line = SharedLine(target, address, resolve=resolve)
+        self._aline = AsyncLine(target, address, resolve=aresolve)
+        self.breaker = self._line.breaker
+        self.reader_class = self._line.reader_class
+        # The lines' own methods: a call between would be a tenth of the way to the server.
+        self.ask = self._line.ask
+        self.ask_many = self._line.ask_many
+        self.aask = self._aline.ask
+        self.aask_many = self._aline.ask_many
+
+    def close(self) -> None:
+        self._line.close()
+        self._aline.close()
+
+    def close_idle(self) -> None:
+        """Drops the connection of threads when nobody uses it, and the running loop's if so."""
+        self._line.close()
+        self._aline.close_idle()
+
+    def stats(self) -> dict[str, int]:
+        return self._line.stats() | self._aline.stats()

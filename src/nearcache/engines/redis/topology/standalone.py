@@ -1,0 +1,180 @@
+"""One server; or a primary with replicas, named in the settings or by sentinels.
+
+    one server        the topology's methods are its line's own: nothing is added
+    with replicas     reads go to them in turn, if the user asked for that; one that is down or
+                      not in step is passed over for the primary, and counted
+    with sentinels    the primary is a line that knows where it is: :mod:`.sentinel`
+
+Everything but READ goes to the primary, and so do counters, locks and scripts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from nearcache.base.clock import Clock, SystemClock
+from nearcache.engines.redis.connection import clients
+from nearcache.engines.redis.contract import ONCE, READ, Line, Reply
+from nearcache.engines.redis.protocol.resp import ErrorReply
+from nearcache.engines.redis.target.target import Target
+from nearcache.engines.redis.topology.sentinel import SentinelPrimary
+from nearcache.engines.redis.topology.server import ServerLine
+from nearcache.errors import EngineUnavailable
+
+NOT_IN_STEP = ("LOADING", "MASTERDOWN")
+"""What replicas say that cannot answer now."""
+
+
+class Standalone:
+    """:class:`~nearcache.engines.redis.contract.Topology` of everything that has one primary."""
+
+    sharded = False
+
+    def __init__(self, target: Target, clock: Clock | None = None) -> None:
+        self.target = target
+        self._others: list[ServerLine] = []
+        self.primary: Any
+        if target.kind == "sentinel":
+            self.primary = SentinelPrimary(target, clock or SystemClock())
+        else:
+            self.primary = ServerLine(target, target.addresses[0])
+            self._others = [ServerLine(target, address) for address in target.replicas]
+        line: Any = self.primary
+        if target.read_replicas:
+            line = ReplicaReads(self.primary, self._others)
+        self._line = line
+        # The line's own methods: a call between would cost a tenth of the way to the server.
+        self.ask, self.aask = line.ask, line.aask
+        self.ask_many, self.aask_many = line.ask_many, line.aask_many
+
+    def ask_each(self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE) -> list[Reply]:
+        packed = b"".join([request[0] for request in requests])
+        replies: list[Reply] = self.ask_many(packed, len(requests), safety)
+        return replies
+
+    async def aask_each(
+        self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE
+    ) -> list[Reply]:
+        packed = b"".join([request[0] for request in requests])
+        replies: list[Reply] = await self.aask_many(packed, len(requests), safety)
+        return replies
+
+    def primaries(self) -> list[Line]:
+        return [self.primary]
+
+    async def aprimaries(self) -> list[Line]:
+        return [self.primary]
+
+    def server_of(self, key: bytes) -> str:
+        return str(self.primary.name)
+
+    def told(self, reply: ErrorReply) -> None:
+        """An error reply is about to be raised.
+
+        After READONLY the next request connects anew: after a failover the name in the settings
+        may lead elsewhere, and the connection would stay with the old primary for good.
+        """
+        if reply.code == "READONLY":
+            self.primary.close()
+
+    def client(self) -> Any:
+        return clients.client(self.target)
+
+    def aclient(self) -> Any:
+        return clients.aclient(self.target)
+
+    def close(self) -> None:
+        for line in [self.primary, *self._others]:
+            line.close()
+
+    def stats(self) -> dict[str, int]:
+        found: dict[str, int] = dict(self._line.stats())
+        return found
+
+
+class ReplicaReads:
+    """A line whose reads go to replicas in turn, and to the primary where they fail."""
+
+    def __init__(self, primary: Any, replicas: Sequence[Line]) -> None:
+        self.name = primary.name
+        self._primary = primary
+        self._known = replicas
+        # Sentinels know them better than the settings.
+        self._by_sentinels = isinstance(primary, SentinelPrimary)
+        self._turn = itertools.count()
+        self._counts = {"replica_reads": 0, "replica_fallbacks": 0}
+
+    def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
+        if safety == READ and (line := self._next()) is not None:
+            try:
+                reply = line.ask(packed, key, READ)
+                if not _refused(reply):
+                    return reply
+            except EngineUnavailable:
+                pass
+            self._fell_back()
+        return self._primary.ask(packed, key, safety)
+
+    async def aask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
+        if safety == READ and (line := self._next()) is not None:
+            try:
+                reply = await line.aask(packed, key, READ)
+                if not _refused(reply):
+                    return reply
+            except EngineUnavailable:
+                pass
+            await self._afell_back()
+        return await self._primary.aask(packed, key, safety)
+
+    def ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
+        if safety == READ and (line := self._next()) is not None:
+            try:
+                replies = line.ask_many(packed, count, READ)
+                if not any(map(_refused, replies)):
+                    return replies
+            except EngineUnavailable:
+                pass
+            self._fell_back()
+        found: list[Reply] = self._primary.ask_many(packed, count, safety)
+        return found
+
+    async def aask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
+        if safety == READ and (line := self._next()) is not None:
+            try:
+                replies = await line.aask_many(packed, count, READ)
+                if not any(map(_refused, replies)):
+                    return replies
+            except EngineUnavailable:
+                pass
+            await self._afell_back()
+        found: list[Reply] = await self._primary.aask_many(packed, count, safety)
+        return found
+
+    def _next(self) -> Line | None:
+        replicas = self._primary.replicas() if self._by_sentinels else self._known
+        if not replicas:
+            return None
+        self._counts["replica_reads"] += 1
+        return replicas[next(self._turn) % len(replicas)]
+
+    def _fell_back(self) -> None:
+        self._counts["replica_fallbacks"] += 1
+        if self._by_sentinels:
+            self._primary.look_again()
+
+    async def _afell_back(self) -> None:
+        self._counts["replica_fallbacks"] += 1
+        if self._by_sentinels:
+            await self._primary.alook_again()
+
+    def close(self) -> None:
+        self._primary.close()
+
+    def stats(self) -> dict[str, int]:
+        return {**self._primary.stats(), **self._counts}
+
+
+def _refused(reply: Reply) -> bool:
+    return isinstance(reply, ErrorReply) and reply.code in NOT_IN_STEP

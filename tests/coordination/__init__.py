@@ -1,0 +1,1 @@
+"""Locks, claims, single flight."""
