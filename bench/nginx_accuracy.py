@@ -26,8 +26,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from nearcache.nginx.answers.misses import KEY_RULES
-from nearcache.nginx.answers.savings import SERVED
+from nearcache.nginx.logs.served import SERVED
+from nearcache.nginx.misses.misses import KEY_RULES
 from tests.nginx.conftest import PATIENCE_S, Answer, Nginx, Upstream, wait_for
 from tests.nginx.loads import CALM
 from tests.nginx.spellings import map_of, spelled

@@ -31,7 +31,7 @@ from bench.nginx_doctor import NEARCACHE, Latencies, Row, Sizes, Took, arms_of, 
 from bench.nginx_input import LEVELS, fill, url_of, varied
 from nearcache.base.options import Secret
 from nearcache.lab.servers import end_process, free_port
-from nearcache.nginx.purging.hosts import LocalCache, RemoteAgent, Wanted
+from nearcache.nginx.agent.hosts import LocalCache, RemoteAgent, Wanted
 
 TEMPLATE = "{scheme}://{host}{uri}"
 PURGES_PER_S = 100

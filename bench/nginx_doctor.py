@@ -41,10 +41,10 @@ from bench.nginx_input import (
 from nearcache import _core
 from nearcache.lab.method.bootstrap import Medians
 from nearcache.lab.method.stats import ALPHA, effect_of, interval_of
+from nearcache.nginx.cachedir.directory import CacheDir
 from nearcache.nginx.logs.files import Logs
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.purging.purge import Purger
-from nearcache.nginx.purging.receipt import How
+from nearcache.nginx.purge.purge import Purger
+from nearcache.nginx.purge.receipt import How
 from nearcache.nginx.whatif.rules import Change, Frame, Place, Today, Zone, replay_rules
 
 NEARCACHE = (sys.executable, "-m", "nearcache", "nginx")

@@ -9,9 +9,9 @@ from functools import cache
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 
-from nearcache.nginx.ondisk.cachefile import MARKER
-from nearcache.nginx.ondisk.keys import name_of, path_of, variant_of
-from nearcache.nginx.ondisk.layout import LAYOUTS
+from nearcache.nginx.cachedir.cachefile import MARKER
+from nearcache.nginx.cachedir.layout import LAYOUTS
+from nearcache.nginx.keys.paths import name_of, path_of, variant_of
 from tests.nginx.entries import made, made_variant
 
 LEVELS = (1, 2)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from nearcache.base.options import Secret
-from nearcache.nginx.purging.agent import Agent
-from nearcache.nginx.purging.hosts import LocalCache, RemoteAgent
+from nearcache.nginx.agent.agent import Agent
+from nearcache.nginx.agent.hosts import LocalCache, RemoteAgent
 
 from .conftest import PATIENCE_S, Nginx, wait_for
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nearcache.lab.servers import free_port
-from nearcache.nginx.sandbox import Sandbox
+from nearcache.nginx.config.prove.sandbox import Sandbox
 from tests.needs import missing
 
 PATIENCE_S = 60.0
@@ -245,9 +245,9 @@ StartNginx = Callable[..., Nginx]
 def _patient_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     """What bounds a proof on a user's machine is no limit for these tests."""
     for name in (
-        "sandbox.START_TIMEOUT_S",
-        "sandbox.ANSWER_TIMEOUT_S",
-        "generate.proof.PATIENCE_S",
+        "config.prove.sandbox.START_TIMEOUT_S",
+        "config.prove.sandbox.ANSWER_TIMEOUT_S",
+        "config.prove.proof.PATIENCE_S",
     ):
         monkeypatch.setattr(f"nearcache.nginx.{name}", PATIENCE_S)
 

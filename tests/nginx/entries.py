@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-from nearcache.nginx.ondisk.cachefile import MARKER
-from nearcache.nginx.ondisk.layout import Layout
+from nearcache.nginx.cachedir.cachefile import MARKER
+from nearcache.nginx.cachedir.layout import Layout
 
 KEY = b"http://127.0.0.1:1/a?b=1"
 HEAD = b"HTTP/1.1 200 OK\r\nX-A: 1\r\n\r\n"

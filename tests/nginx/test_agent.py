@@ -24,11 +24,11 @@ from nearcache.base.options import Secret
 from nearcache.cli import main
 from nearcache.errors import NginxError
 from nearcache.lab.servers import end_process, free_port
-from nearcache.nginx.purging.agent import Agent
-from nearcache.nginx.purging.doorway import LARGEST_BODY
-from nearcache.nginx.purging.guard import BELIEVED_S, Buckets, Guard, Refused
-from nearcache.nginx.purging.hosts import PATH, RemoteAgent, Wanted
-from nearcache.nginx.purging.signing import read_secret, read_signature, sign
+from nearcache.nginx.agent.agent import Agent
+from nearcache.nginx.agent.doorway import LARGEST_BODY
+from nearcache.nginx.agent.guard import BELIEVED_S, Buckets, Guard, Refused
+from nearcache.nginx.agent.hosts import PATH, RemoteAgent, Wanted
+from nearcache.nginx.agent.signing import read_secret, read_signature, sign
 
 from .agents import SECRET, remote, serving
 from .conftest import PATIENCE_S, Nginx

@@ -23,14 +23,14 @@ from bench.nginx_doctor import Latencies, Sizes
 from bench.nginx_page import line, section
 from nearcache.base.options import Secret
 from nearcache.lab.servers import end_process
-from nearcache.nginx.ondisk.variants import VariantTable
-from nearcache.nginx.purging import doorway
-from nearcache.nginx.purging.agent import Agent
-from nearcache.nginx.purging.doorway import LARGEST_BODY, LARGEST_HEAD, Limits
-from nearcache.nginx.purging.guard import Buckets
-from nearcache.nginx.purging.hosts import PATH, Outcome, RemoteAgent, Wanted
-from nearcache.nginx.purging.receipt import How
-from nearcache.nginx.purging.signing import sign
+from nearcache.nginx.agent import doorway
+from nearcache.nginx.agent.agent import Agent
+from nearcache.nginx.agent.doorway import LARGEST_BODY, LARGEST_HEAD, Limits
+from nearcache.nginx.agent.guard import Buckets
+from nearcache.nginx.agent.hosts import PATH, Outcome, RemoteAgent, Wanted
+from nearcache.nginx.agent.signing import sign
+from nearcache.nginx.cachedir.variants import VariantTable
+from nearcache.nginx.purge.receipt import How
 
 from .agents import SECRET, remote, serving
 from .conftest import PATIENCE_S, Answer, Nginx, Upstream, wait_for
@@ -360,7 +360,7 @@ def test_of_what_is_not_stored_nothing_is_looked_through(
     def never(*arguments: object) -> None:
         raise AssertionError("a scan")
 
-    monkeypatch.setattr("nearcache.nginx.purging.purge.Purger._scan", never)
+    monkeypatch.setattr("nearcache.nginx.purge.purge.Purger._scan", never)
     monkeypatch.setattr(VariantTable, "_make", never)
     assert purged(agent, "/not-there").state == "nothing"
     assert purged(agent).files == 1

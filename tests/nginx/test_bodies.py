@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from nearcache.cli import main
 from nearcache.errors import NginxError
-from nearcache.nginx.ondisk.bodies import Bodies, BodyReader, Evidence, compare_bodies
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.ondisk.keys import name_of
-from nearcache.nginx.ondisk.layout import LAYOUTS
-from nearcache.nginx.ondisk.spelling import rule_of
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.cachedir.layout import LAYOUTS
+from nearcache.nginx.inspect.bodies import Bodies, BodyReader, Evidence, compare_bodies
+from nearcache.nginx.keys.merging import rule_of
+from nearcache.nginx.keys.paths import name_of
 
 from .conftest import Answer, Nginx, Upstream
 from .entries import HEAD, made

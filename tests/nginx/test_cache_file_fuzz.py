@@ -23,15 +23,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from nearcache.errors import NotACacheFile
-from nearcache.nginx.ondisk.cachedir import CacheDir, Census
-from nearcache.nginx.ondisk.cachefile import MARKER, CacheFile
-from nearcache.nginx.ondisk.inspection import everything, inspect_directory, list_keys
-from nearcache.nginx.ondisk.inspection_page import inspection_page
-from nearcache.nginx.ondisk.keys import name_of
-from nearcache.nginx.ondisk.layout import LAYOUTS, Layout
-from nearcache.nginx.purging.purge import Purger
-from nearcache.nginx.purging.receipt import How
-from nearcache.nginx.text import lines_of
+from nearcache.nginx.cachedir.cachefile import MARKER, CacheFile
+from nearcache.nginx.cachedir.directory import CacheDir, Census
+from nearcache.nginx.cachedir.layout import LAYOUTS, Layout
+from nearcache.nginx.inspect.inspection import everything, inspect_directory, list_keys
+from nearcache.nginx.inspect.page import inspection_page
+from nearcache.nginx.keys.paths import name_of
+from nearcache.nginx.pages.terminal import lines_of
+from nearcache.nginx.purge.purge import Purger
+from nearcache.nginx.purge.receipt import How
 
 from .conftest import Answer, Nginx, Upstream, every_nginx
 from .entries import HEAD, KEY, made

@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcache.errors import NginxError, NotACacheFile
-from nearcache.nginx.ondisk.cachedir import CacheDir, Census, levels_of
-from nearcache.nginx.ondisk.cachefile import parse
-from nearcache.nginx.ondisk.heads import Head
-from nearcache.nginx.ondisk.keys import name_of, parse_levels, path_of, variant_of
-from nearcache.nginx.ondisk.layout import LAYOUTS, MEMBERS, Layout
+from nearcache.nginx.cachedir.cachefile import parse
+from nearcache.nginx.cachedir.directory import CacheDir, Census, levels_of
+from nearcache.nginx.cachedir.heads import Head
+from nearcache.nginx.cachedir.layout import LAYOUTS, MEMBERS, Layout
+from nearcache.nginx.keys.paths import name_of, parse_levels, path_of, variant_of
 
 from .conftest import Answer, Nginx, StartNginx, Upstream, every_nginx
 from .entries import HEAD, KEY, made

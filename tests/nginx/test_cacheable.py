@@ -31,13 +31,13 @@ from hypothesis import strategies as st
 
 from nearcache.errors import NginxError
 from nearcache.nginx import cacheable
-from nearcache.nginx.generate.answers import Answers
-from nearcache.nginx.generate.spelling import parse_spelling
-from nearcache.nginx.generate.write import generate
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.config.prove.sandbox import Reply, Sandbox, Served
+from nearcache.nginx.config.write.answers import Answers
+from nearcache.nginx.config.write.files import generate
+from nearcache.nginx.django.arguments import spelled
+from nearcache.nginx.keys.spelling import parse_spelling
 from nearcache.nginx.middleware import VARY_HEADER, WhyUncacheableMiddleware
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.responses.arguments import spelled
-from nearcache.nginx.sandbox import Reply, Sandbox, Served
 from tests.nginx import cacheable_site
 from tests.nginx.cacheable_site import line
 from tests.nginx.conftest import Nginx, StartNginx, wait_for
@@ -385,7 +385,7 @@ def test_it_is_imported_without_settings_and_whatever_was_imported_before() -> N
     script = (
         "import sys, nearcache.nginx\n"
         "assert 'django' not in sys.modules\n"
-        "import nearcache.nginx.responses.cacheable_view\n"
+        "import nearcache.nginx.django.decorators\n"
         "from nearcache.nginx import cacheable, purge_url\n"
         "print(cacheable(60).func.__name__)"
     )

@@ -22,15 +22,15 @@ from nearcache.cli import main
 from nearcache.cli.nginx.config import njs_module
 from nearcache.errors import NginxError
 from nearcache.lab.servers import end_process
-from nearcache.nginx.conf.configuration import read_configuration
-from nearcache.nginx.generate.answers import Answers
-from nearcache.nginx.generate.proof import CHECKS, prove
-from nearcache.nginx.generate.script import application
-from nearcache.nginx.generate.spelling import parse_spelling
-from nearcache.nginx.generate.write import generate, log_format
-from nearcache.nginx.lint import Examined, lint
-from nearcache.nginx.purging.templates import template_of
-from nearcache.nginx.sandbox import Sandbox, Served
+from nearcache.nginx.config.lint import Examined, lint
+from nearcache.nginx.config.prove.proof import CHECKS, prove
+from nearcache.nginx.config.prove.sandbox import Sandbox, Served
+from nearcache.nginx.config.prove.script import application
+from nearcache.nginx.config.read.configuration import read_configuration
+from nearcache.nginx.config.read.key_template import template_of
+from nearcache.nginx.config.write.answers import Answers
+from nearcache.nginx.config.write.files import generate, log_format
+from nearcache.nginx.keys.spelling import parse_spelling
 from tests.needs import missing, need
 from tests.nginx.conftest import PATIENCE_S, accepts, wait_for
 
@@ -128,7 +128,7 @@ def uwsgi(tmp_path: Path) -> Iterator[str]:
     path = tmp_path / "app.sock"
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
-            [str(program), "--socket", str(path), "--module", "nearcache.nginx.generate.script",
+            [str(program), "--socket", str(path), "--module", "nearcache.nginx.config.prove.script",
              "--master", "--threads", "8", "--die-on-term", "--need-app"],
             stdout=log, stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
@@ -190,11 +190,11 @@ class Rendezvous:
 def test_every_row_of_the_proof_can_fail(
     check: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcache.nginx.generate.proof.PATIENCE_S", 0.3)
-    monkeypatch.setattr("nearcache.nginx.sandbox.ANSWER_TIMEOUT_S", 1.0)
-    monkeypatch.setattr("nearcache.nginx.generate.script.time", Rendezvous())
+    monkeypatch.setattr("nearcache.nginx.config.prove.proof.PATIENCE_S", 0.3)
+    monkeypatch.setattr("nearcache.nginx.config.prove.sandbox.ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("nearcache.nginx.config.prove.script.time", Rendezvous())
     only = tuple(row for row in CHECKS if row[0] == check)
-    monkeypatch.setattr("nearcache.nginx.generate.proof.CHECKS", only)
+    monkeypatch.setattr("nearcache.nginx.config.prove.proof.CHECKS", only)
 
     def edit(text: str) -> str:
         assert old in text

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcache.errors import NginxError
-from nearcache.nginx.conf.configuration import (
+from nearcache.nginx.config.read.configuration import (
     DEFAULT_INACTIVE_S,
     parse_version,
     read_configuration,
     understand,
 )
-from nearcache.nginx.conf.directives import DUMPED_FILE, parse_tree
-from nearcache.nginx.units import format_size, format_time, parse_size, parse_time
+from nearcache.nginx.config.read.directives import DUMPED_FILE, parse_tree
+from nearcache.nginx.config.read.units import format_size, format_time, parse_size, parse_time
 from tests.nginx.conftest import StartNginx, Upstream
 
 CACHED = """

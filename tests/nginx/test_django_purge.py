@@ -31,9 +31,9 @@ from nearcache.nginx import (
     purge_url,
     purge_urls,
 )
-from nearcache.nginx.purging.agent import Agent
-from nearcache.nginx.purging.hosts import LocalCache
-from nearcache.nginx.purging.purge_settings import PurgeOptions, check_settings
+from nearcache.nginx.agent.agent import Agent
+from nearcache.nginx.agent.hosts import LocalCache
+from nearcache.nginx.django.settings import PurgeOptions, check_settings
 
 from .conftest import PATIENCE_S, Answer, Nginx, Upstream
 
@@ -365,7 +365,7 @@ def test_manage_py_check_looks_at_the_settings_of_the_app() -> None:
 def test_the_doctor_is_imported_without_django_or_its_settings() -> None:
     script = (
         "import sys, nearcache.nginx\n"
-        "import nearcache.nginx.purging.purge, nearcache.nginx.purging.agent\n"
+        "import nearcache.nginx.purge.purge, nearcache.nginx.agent.agent\n"
         "print([m for m in ('django', 'redis', 'nearcache.lab') if m in sys.modules])"
     )
     assert printed(script) == "[]"

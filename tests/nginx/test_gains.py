@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from nearcache.nginx.answers.gains import both, gains
-from nearcache.nginx.answers.misses import KEY_RULES, TRACKING
-from nearcache.nginx.answers.site import Site
-from nearcache.nginx.logs.urlshape import is_tracking
+from nearcache.nginx.config.read.site import Site
+from nearcache.nginx.keys.groups import is_tracking
+from nearcache.nginx.misses.gains import both, gains
+from nearcache.nginx.misses.misses import KEY_RULES, TRACKING
 from nearcache.nginx.whatif.rules import Change, Place, Today
 from nearcache.nginx.whatif.traces import open_trace
 

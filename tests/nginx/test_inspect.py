@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcache.cli import main
-from nearcache.nginx.logs.urlshape import shape_of, split_key
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.ondisk.inspection import Inspection, inspect_directory
-from nearcache.nginx.ondisk.inspection_page import inspection_page
-from nearcache.nginx.ondisk.keys import name_of, path_of
-from nearcache.nginx.ondisk.layout import LAYOUTS
-from nearcache.nginx.ondisk.varying import headers_of
-from nearcache.nginx.purging.select import selected_by
-from nearcache.nginx.text import lines_of
-from nearcache.nginx.watching.tally import Heavy, Spread
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.cachedir.layout import LAYOUTS
+from nearcache.nginx.cachedir.select import selected_by
+from nearcache.nginx.cachedir.varying import headers_of
+from nearcache.nginx.inspect.inspection import Inspection, inspect_directory
+from nearcache.nginx.inspect.page import inspection_page
+from nearcache.nginx.inspect.tally import Heavy, Spread
+from nearcache.nginx.keys.groups import shape_of, split_key
+from nearcache.nginx.keys.paths import name_of, path_of
+from nearcache.nginx.pages.terminal import lines_of
 
 from .conftest import Answer, Nginx, Upstream, every_nginx, wait_for
 from .entries import made

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.nginx.answers.site import EVERYTHING, site_of
-from nearcache.nginx.conf.configuration import read_configuration
-from nearcache.nginx.ondisk.cachedir import CacheDir
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.config.read.configuration import read_configuration
+from nearcache.nginx.config.read.site import EVERYTHING, site_of
 from nearcache.nginx.whatif.keyshapes import of_directory, of_log
 
 from .conftest import Answer, Nginx, StartNginx, Upstream, wait_for

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from nearcache.cli import main
 from nearcache.errors import NginxError
-from nearcache.nginx.conf.configuration import Version, read_configuration
-from nearcache.nginx.lint import NAMES, Examined, Finding, lint
-from nearcache.nginx.lint.model import Directory
-from nearcache.nginx.lint.survey import installed_django, measure
+from nearcache.nginx.config.lint import NAMES, Examined, Finding, lint
+from nearcache.nginx.config.lint.model import Directory
+from nearcache.nginx.config.lint.survey import installed_django, measure
+from nearcache.nginx.config.read.configuration import Version, read_configuration
 from tests.needs import need
 from tests.nginx.conftest import Answer, Nginx, StartNginx, Upstream, every_nginx
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from nearcache._core import NginxLog
-from nearcache.nginx.answers.gains import gains
-from nearcache.nginx.answers.misses import (
+from nearcache.nginx.config.read.configuration import read_configuration
+from nearcache.nginx.config.read.site import Site, parse_location, site_of
+from nearcache.nginx.misses.gains import gains
+from nearcache.nginx.misses.misses import (
     ADVICE,
     KEY_RULES,
     REASONS,
@@ -17,10 +19,9 @@ from nearcache.nginx.answers.misses import (
     Reason,
     misses,
 )
-from nearcache.nginx.answers.misses_page import page
-from nearcache.nginx.answers.site import Site, parse_location, site_of
-from nearcache.nginx.conf.configuration import read_configuration
-from nearcache.nginx.text import Page, lines_of
+from nearcache.nginx.misses.page import page
+from nearcache.nginx.pages.model import Page
+from nearcache.nginx.pages.terminal import lines_of
 from nearcache.nginx.whatif.rules import Today
 from nearcache.nginx.whatif.traces import open_trace
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from nearcache.lab.servers import free_port
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.purging.purge import Purger
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.purge.purge import Purger
 
 from .conftest import StartNginx
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.ondisk.keys import name_of, path_of
-from nearcache.nginx.purging.purge import Purger
-from nearcache.nginx.purging.receipt import How, Receipt
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.keys.paths import name_of, path_of
+from nearcache.nginx.purge.purge import Purger
+from nearcache.nginx.purge.receipt import How, Receipt
 
 from .conftest import Answer, Nginx, Upstream, every_nginx, wait_for
 

@@ -22,13 +22,13 @@ from click.testing import CliRunner, Result
 from nearcache.cli import main
 from nearcache.errors import NginxError
 from nearcache.lab.servers import end_process, free_port
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.ondisk.keys import name_of
-from nearcache.nginx.ondisk.layout import LAYOUTS
-from nearcache.nginx.purging.learn import Learned, learn, resolve
-from nearcache.nginx.purging.purge import Purger
-from nearcache.nginx.purging.receipt import Purged
-from nearcache.nginx.purging.templates import check_template, key_for
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.cachedir.layout import LAYOUTS
+from nearcache.nginx.keys.paths import name_of
+from nearcache.nginx.keys.templates import check_template, key_for
+from nearcache.nginx.purge.learn import Learned, learn, resolve
+from nearcache.nginx.purge.purge import Purger
+from nearcache.nginx.purge.receipt import Purged
 from tests.needs import missing
 
 from .conftest import Answer, Nginx, StartNginx, Upstream, every_nginx, wait_for

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.nginx.ondisk import pagecache
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.ondisk.inspection import inspect_directory
-from nearcache.nginx.ondisk.keys import name_of
-from nearcache.nginx.ondisk.layout import LAYOUTS
-from nearcache.nginx.ondisk.pagecache import PAGE_BYTES, Ask, Pages, cachestat, mincore
-from nearcache.nginx.ondisk.ram import QuietReader, Ram, keys_zone_bytes
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.cachedir.layout import LAYOUTS
+from nearcache.nginx.inspect import pagecache
+from nearcache.nginx.inspect.inspection import inspect_directory
+from nearcache.nginx.inspect.pagecache import PAGE_BYTES, Ask, Pages, cachestat, mincore
+from nearcache.nginx.inspect.ram import QuietReader, Ram, keys_zone_bytes
+from nearcache.nginx.keys.paths import name_of
 
 from .entries import made
 
@@ -113,7 +113,7 @@ def test_of_a_file_that_is_half_in_ram_only_what_was_read_goes(stored: Path) -> 
 def test_where_the_kernel_does_not_tell_that_is_said(
     stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcache.nginx.ondisk.ram.method", lambda: ("", None))
+    monkeypatch.setattr("nearcache.nginx.inspect.ram.method", lambda: ("", None))
     with CacheDir(stored) as directory:
         seen = inspect_directory(directory)
     assert (seen.entries, seen.ram.unknown) == (NUMBER, NUMBER)

@@ -21,22 +21,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcache._core import NginxLog
-from nearcache.nginx.answers.ledger import ledger
-from nearcache.nginx.answers.ledger_page import answer, page
 from nearcache.nginx.logs import formats
 from nearcache.nginx.logs.formats import COMBINED_WITH, choose, text_of
-from nearcache.nginx.text import (
+from nearcache.nginx.pages.model import (
     Page,
     Points,
     Sparks,
     Table,
-    duration,
-    lines_of,
-    printable,
-    size,
-    sparkline,
-    table_lines,
 )
+from nearcache.nginx.pages.terminal import lines_of, sparkline, table_lines
+from nearcache.nginx.pages.words import duration, printable, size
+from nearcache.nginx.report.ledger import ledger
+from nearcache.nginx.report.page import answer, page
 
 from .conftest import PATIENCE_S, Nginx, StartNginx, Upstream, wait_for
 from .traffic import (

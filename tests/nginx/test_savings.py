@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nearcache._core import NginxLog
-from nearcache.nginx.answers.ledger import ledger
-from nearcache.nginx.answers.savings import Saved, student, tail_of
+from nearcache.nginx.report.ledger import ledger
+from nearcache.nginx.report.savings import Saved, student, tail_of
 
 from .conftest import Answer, StartNginx, Upstream, wait_for
 from .traffic import count_lines, run_json

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from nearcache.errors import NginxError
-from nearcache.nginx.ondisk import inotify, variants
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.ondisk.inotify import Inotify
-from nearcache.nginx.ondisk.keys import name_of, path_of, variant_of
-from nearcache.nginx.ondisk.layout import LAYOUTS
-from nearcache.nginx.ondisk.variants import Place, VariantTable
+from nearcache.nginx.cachedir import inotify, variants
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.cachedir.inotify import Inotify
+from nearcache.nginx.cachedir.layout import LAYOUTS
+from nearcache.nginx.cachedir.variants import Place, VariantTable
+from nearcache.nginx.keys.paths import name_of, path_of, variant_of
 
 from .conftest import PATIENCE_S, Answer, Nginx, StartNginx, Upstream, every_nginx, wait_for
 from .entries import made, made_variant

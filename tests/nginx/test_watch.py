@@ -28,11 +28,11 @@ from rich.cells import cell_len
 
 from nearcache._core import NginxLog
 from nearcache.cli import main
-from nearcache.nginx.answers.ledger import ledger
 from nearcache.nginx.logs.follow import Follower
-from nearcache.nginx.watching.fading import Amount, Fading, FadingTimes, by_upstream
-from nearcache.nginx.watching.watch import BY, Watch
-from nearcache.nginx.watching.watch_screen import Around, screen, summary
+from nearcache.nginx.report.ledger import ledger
+from nearcache.nginx.watch.fading import Amount, Fading, FadingTimes, by_upstream
+from nearcache.nginx.watch.screen import Around, screen, summary
+from nearcache.nginx.watch.watch import BY, Watch
 
 from .conftest import PATIENCE_S, Nginx, StartNginx, Upstream
 from .traffic import ask, site, slow

@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 from nearcache._core import NginxKeyRules, NginxTrace
 from nearcache.cli import main
 from nearcache.errors import NginxError
-from nearcache.nginx.conf.configuration import read_configuration
-from nearcache.nginx.generate.spelling import parse_spelling
-from nearcache.nginx.responses.arguments import spelled
+from nearcache.nginx.config.read.configuration import read_configuration
+from nearcache.nginx.django.arguments import spelled
+from nearcache.nginx.keys.spelling import parse_spelling
 from nearcache.nginx.whatif.forecast import Question, sampling_error, whatif
 from nearcache.nginx.whatif.origin import change_rate, outdated_share
 from nearcache.nginx.whatif.page import bound

@@ -22,7 +22,7 @@ import pytest
 
 from nearcache._core import NginxTrace
 from nearcache.lab.servers import child_setup, end_process, free_port
-from nearcache.nginx.conf.configuration import read_configuration
+from nearcache.nginx.config.read.configuration import read_configuration
 from nearcache.nginx.whatif.forecast import Backtest, Question, WhatIf, whatif
 from nearcache.nginx.whatif.rules import Change, Subject, today_of
 from tests.needs import missing

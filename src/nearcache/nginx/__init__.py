@@ -1,19 +1,19 @@
 """The nginx doctor: what an HTTP cache saves or costs, why it misses, and purge without a module.
 
-    ondisk/        a cache directory: keys, ages, sizes, variants, what is in RAM
-    purging/       soft and hard, by URL, key or pattern; the Django side; other hosts
-    responses/     what a view says nginx may keep; middleware.py: in development, which line was
-                   against it; apps.py: checks of the settings
-    conf/          what a configuration says about caching
-    lint/          what is wrong with it; generate/: one that is right
-    sandbox.py     a private nginx with a scripted application, for proofs
     logs/          access logs as bytes, and their formats
-    answers/       what a log tells: what the cache saves and costs, why it is missed
+    cachedir/      a cache directory: files, heads, variants; keys/: cache keys as text
+    config/        a configuration: read, judged, written, and proven on a private nginx
+    report/        what the cache saves and costs
+    misses/        why it is missed
     whatif/        what other rules would bring
-    watching/      a log while it is written
-    text.py        findings as tables of text; html.py: as a page; units.py: nginx's times and sizes
+    watch/         a log while it is written
+    inspect/       what a directory holds, and what of it is in RAM
+    purge/         soft and hard, by URL, key or pattern; agent/: on other hosts
+    django/        what a view says nginx may keep, and purges after the commit
+    pages/         how all of that is shown
+    middleware.py  in development, which line was against it; apps.py: checks of the settings
 
-Nothing here writes into a cache directory but ``purging``, and that only into entries
+Nothing here writes into a cache directory but ``purge/``, and that only into entries
 whose key and checksum were verified.
 """
 
@@ -22,7 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nearcache.nginx.purging.site_purge import (
+    from nearcache.nginx.django.decorators import cacheable
+    from nearcache.nginx.django.site_purge import (
         PurgeFailed,
         PurgeResult,
         apurge_url,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         purge_url,
         purge_urls,
     )
-    from nearcache.nginx.responses.cacheable_view import cacheable
 
 __all__ = [
     "PurgeFailed",
@@ -48,11 +48,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Lazily: the command line reads logs without Django's settings.
     if name == "cacheable":
-        from nearcache.nginx.responses import cacheable_view
+        from nearcache.nginx.django import decorators
 
-        return cacheable_view.cacheable
+        return decorators.cacheable
     if name in __all__:
-        from nearcache.nginx.purging import site_purge
+        from nearcache.nginx.django import site_purge
 
         return getattr(site_purge, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

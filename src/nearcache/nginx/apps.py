@@ -12,4 +12,4 @@ class NginxConfig(AppConfig):
 
     def ready(self) -> None:
         # Views are imported when the checks have been collected: too late for theirs.
-        import nearcache.nginx.purging.purge_settings  # noqa: F401
+        import nearcache.nginx.django.settings  # noqa: F401

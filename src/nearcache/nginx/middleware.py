@@ -7,7 +7,7 @@
 
 The first header has what keeps nginx from sharing a response, the second what makes it keep
 one for each value of a request header. The logger ``nearcache.nginx`` gets the same, as a warning
-where a view said ``@cacheable``. How lines are found: hooks.py, witness.py.
+where a view said ``@cacheable``. How lines are found: django/hooks.py, witness.py.
 
 It stands first because only the first sees what all the others did. Without ``DEBUG`` it is not
 there: it changes classes of Django, and looks at stacks.
@@ -26,10 +26,10 @@ from django.core.exceptions import MiddlewareNotUsed
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from nearcache.nginx.responses.cacheable_view import HEADER, SAFE, header_text
-from nearcache.nginx.responses.hooks import install, watch_request
-from nearcache.nginx.responses.personal import SPLITS, UNSHARED, Reason
-from nearcache.nginx.responses.witness import Seen, watching, words_of
+from nearcache.nginx.django.decorators import HEADER, SAFE, header_text
+from nearcache.nginx.django.hooks import install, watch_request
+from nearcache.nginx.django.personal import SPLITS, UNSHARED, Reason
+from nearcache.nginx.django.witness import Seen, watching, words_of
 
 logger = logging.getLogger("nearcache.nginx")
 

@@ -14,8 +14,8 @@ import click
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
-    from nearcache.nginx.purging.agent import Agent
-    from nearcache.nginx.purging.hosts import LocalCache
+    from nearcache.nginx.agent.agent import Agent
+    from nearcache.nginx.agent.hosts import LocalCache
 
 DEFAULT = "127.0.0.1:8765"
 
@@ -82,8 +82,8 @@ def agent(
     At the start it looks through the caches for variants (Vary); until it has, purges of what
     varies or is not stored wait. From then on inotify tells it of new ones.
     """
-    from nearcache.nginx.purging.agent import Agent
-    from nearcache.nginx.purging.signing import read_secret
+    from nearcache.nginx.agent.agent import Agent
+    from nearcache.nginx.agent.signing import read_secret
 
     hosts = [_host(path, template, config, levels, not no_vary) for path in caches]
     secret = read_secret(secret_file)
@@ -100,16 +100,16 @@ def agent(
 def _host(
     path: Path, template: str | None, config: str | None, levels: str | None, varies: bool
 ) -> LocalCache:
-    from nearcache.nginx.ondisk.cachedir import CacheDir
-    from nearcache.nginx.ondisk.keys import parse_levels
-    from nearcache.nginx.purging.hosts import LocalCache
-    from nearcache.nginx.purging.targets import configured, refuse_what_is_no_cache
-    from nearcache.nginx.purging.templates import check_template
+    from nearcache.nginx.agent.hosts import LocalCache
+    from nearcache.nginx.cachedir.directory import CacheDir
+    from nearcache.nginx.keys.paths import parse_levels
+    from nearcache.nginx.keys.templates import check_template
+    from nearcache.nginx.purge.targets import configured, refuse_what_is_no_cache
 
     with CacheDir(path, follow=False) as directory:
         refuse_what_is_no_cache(directory)  # now, and not at the first purge
     if config:
-        from nearcache.nginx.conf.configuration import read_configuration
+        from nearcache.nginx.config.read.configuration import read_configuration
 
         if template or levels:
             raise NginxError("--config says what --template and --levels say; leave these out")

@@ -18,11 +18,9 @@ import click
 
 from nearcache.cli.nginx.bars import with_progress
 from nearcache.errors import NginxError
-from nearcache.nginx.text import (
-    MOST_WIDTH,
-    Page,
-    Table,
-    lines_of,
+from nearcache.nginx.pages.model import Page, Table
+from nearcache.nginx.pages.terminal import MOST_WIDTH, lines_of
+from nearcache.nginx.pages.words import (
     percent,
     plural,
     printable,
@@ -32,8 +30,8 @@ from nearcache.nginx.text import (
 
 if TYPE_CHECKING:
     from nearcache._core import NginxLog, NginxResult, NginxTrace
-    from nearcache.nginx.answers.site import Site
-    from nearcache.nginx.conf.configuration import Configuration
+    from nearcache.nginx.config.read.configuration import Configuration
+    from nearcache.nginx.config.read.site import Site
     from nearcache.nginx.logs.files import Logs
     from nearcache.nginx.logs.formats import LogFormat
     from nearcache.nginx.whatif.rules import Today
@@ -155,7 +153,7 @@ class Request:
             return None
         if self.config == "-" and "-" in self.files:
             raise NginxError("only one of the log and --config can come from standard input")
-        from nearcache.nginx.conf.configuration import read_configuration
+        from nearcache.nginx.config.read.configuration import read_configuration
 
         return read_configuration(self.config)
 
@@ -347,7 +345,7 @@ def beginning_of(logs: Logs) -> bytes:
 def reading_of(request: Request, site: Site, logs: Logs, beginning: bytes) -> Reading:
     """A pass over logs that begin so: nothing is fed to it yet."""
     from nearcache._core import NginxLog
-    from nearcache.nginx.answers.site import parse_location
+    from nearcache.nginx.config.read.site import parse_location
     from nearcache.nginx.logs.formats import check_key, choose
 
     log_format = choose(request.log_format, site.formats, beginning)
@@ -415,7 +413,7 @@ def _keep_for_replays(
 
 def site_for(request: Request) -> Site:
     """What the configuration says; nothing, if none is given."""
-    from nearcache.nginx.answers.site import Site, site_of
+    from nearcache.nginx.config.read.site import Site, site_of
 
     configuration = request.configuration
     return site_of(configuration, request.host) if configuration else Site()
@@ -494,7 +492,7 @@ def _check(reading: Reading, request: Request) -> None:
 def print_page(page: Page, html: Path | None = None) -> None:
     """Shows a page in the width of the terminal; of a pipe, in 80 columns."""
     if html:
-        from nearcache.nginx.html import write_page
+        from nearcache.nginx.pages.html import write_page
 
         write_page(page, html)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
@@ -509,7 +507,7 @@ def show_found(page: Page, facts: dict[str, Any], request: Request) -> None:
         return
     print_json(facts, one_line=request.follow)
     if request.html:
-        from nearcache.nginx.html import write_page
+        from nearcache.nginx.pages.html import write_page
 
         write_page(page, request.html)
 

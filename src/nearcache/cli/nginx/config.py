@@ -14,9 +14,9 @@ from nearcache.cli.nginx.common import print_json
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
-    from nearcache.nginx.generate.answers import Answers
-    from nearcache.nginx.generate.proof import Check
-    from nearcache.nginx.generate.write import Generated
+    from nearcache.nginx.config.prove.proof import Check
+    from nearcache.nginx.config.write.answers import Answers
+    from nearcache.nginx.config.write.files import Generated
 
 WIDTH = 80
 NJS_MODULE = "ngx_http_js_module.so"
@@ -73,8 +73,8 @@ def config(
     On a terminal it asks what is not given. What is in the key is what is forwarded, so that
     nobody can poison it; sessions, Authorization, Set-Cookie and private stay out.
     """
-    from nearcache.nginx.generate.write import generate  # fmt: skip
-    from nearcache.nginx.generate.write import log_format as text_of_log
+    from nearcache.nginx.config.write.files import generate  # fmt: skip
+    from nearcache.nginx.config.write.files import log_format as text_of_log
 
     _check_orders(log_format, prove, output, force)
     if log_format:
@@ -112,9 +112,9 @@ def _check_orders(log_format: bool, prove: bool, output: Path | None, force: boo
 
 
 def _answers(given: dict[str, Any]) -> Answers:
-    from nearcache.nginx.conf.configuration import installed_version, parse_version
-    from nearcache.nginx.generate.answers import Answers
-    from nearcache.nginx.generate.spelling import parse_spelling
+    from nearcache.nginx.config.read.configuration import installed_version, parse_version
+    from nearcache.nginx.config.write.answers import Answers
+    from nearcache.nginx.keys.spelling import parse_spelling
 
     if given["proxy"] is None and given["uwsgi"] is None:
         if not sys.stdin.isatty():
@@ -165,7 +165,7 @@ def njs_module(program: str = "nginx") -> Path | None:
 
 
 def _prove(answers: Answers, as_json: bool) -> None:
-    from nearcache.nginx.generate.proof import prove
+    from nearcache.nginx.config.prove.proof import prove
 
     module = njs_module() if answers.use_njs else None
     if answers.use_njs and module is None:
@@ -194,7 +194,7 @@ def _print_table(table: Sequence[Check]) -> None:
 
 def _write(made: Generated, directory: Path, force: bool) -> list[str]:
     """The files that were written."""
-    from nearcache.nginx.generate.write import CONFIGURATION
+    from nearcache.nginx.config.write.files import CONFIGURATION
 
     files = {CONFIGURATION: made.text, **made.files}
     there = [name for name in files if (directory / name).exists()]

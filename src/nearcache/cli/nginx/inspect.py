@@ -13,8 +13,8 @@ from nearcache.cli.nginx.common import print_json, print_page
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
-    from nearcache.nginx.ondisk.cachedir import CacheDir, Census
-    from nearcache.nginx.purging.select import Selects
+    from nearcache.nginx.cachedir.directory import CacheDir, Census
+    from nearcache.nginx.cachedir.select import Selects
 
 MEGABYTE = 1_000_000
 DEFAULT_PACE = 50.0
@@ -58,8 +58,8 @@ def inspect(
 
     Exits 0, 1 if some of it could not be read, 2 if it is no cache or nothing could be read.
     """
-    from nearcache.nginx.ondisk.cachedir import CacheDir
-    from nearcache.nginx.purging.select import selected_by
+    from nearcache.nginx.cachedir.directory import CacheDir
+    from nearcache.nginx.cachedir.select import selected_by
 
     if as_keys and bodies:
         raise NginxError("--keys and --bodies are two questions; ask one of them")
@@ -85,9 +85,9 @@ def inspect(
 
 
 def _sum_up(directory: CacheDir, selects: Selects, as_json: bool) -> Census:
-    from nearcache.nginx.ondisk.inspection import inspect_directory
-    from nearcache.nginx.ondisk.inspection_page import inspection_page
-    from nearcache.nginx.purging.targets import holds_entries
+    from nearcache.nginx.inspect.inspection import inspect_directory
+    from nearcache.nginx.inspect.page import inspection_page
+    from nearcache.nginx.purge.targets import holds_entries
 
     seen = inspect_directory(directory, selects)
     holds_entries(directory, seen.census)
@@ -99,9 +99,9 @@ def _sum_up(directory: CacheDir, selects: Selects, as_json: bool) -> Census:
 
 
 def _compare(directory: CacheDir, selects: Selects, pace: float, as_json: bool) -> Census:
-    from nearcache.nginx.ondisk.bodies import compare_bodies
-    from nearcache.nginx.ondisk.inspection_page import bodies_page
-    from nearcache.nginx.purging.targets import holds_entries
+    from nearcache.nginx.inspect.bodies import compare_bodies
+    from nearcache.nginx.inspect.page import bodies_page
+    from nearcache.nginx.purge.targets import holds_entries
 
     bodies = compare_bodies(directory, selects, bytes_per_second=pace * MEGABYTE)
     holds_entries(directory, bodies.census)
@@ -113,9 +113,9 @@ def _compare(directory: CacheDir, selects: Selects, pace: float, as_json: bool) 
 
 
 def _list(directory: CacheDir, selects: Selects, limit: int | None, as_json: bool) -> Census:
-    from nearcache.nginx.ondisk.cachedir import Census
-    from nearcache.nginx.ondisk.inspection import list_keys
-    from nearcache.nginx.purging.targets import holds_entries
+    from nearcache.nginx.cachedir.directory import Census
+    from nearcache.nginx.inspect.inspection import list_keys
+    from nearcache.nginx.purge.targets import holds_entries
 
     census = Census()
     shown = 0
@@ -135,7 +135,7 @@ def _list(directory: CacheDir, selects: Selects, limit: int | None, as_json: boo
 
 
 def _line(facts: Mapping[str, Any]) -> str:
-    from nearcache.nginx.text import duration, size
+    from nearcache.nginx.pages.words import duration, size
 
     left = duration(facts["left_s"]) if facts["left_s"] >= 0 else "expired"
     vary = f"  Vary: {facts['vary']}{' (variant)' * facts['variant']}" if facts["vary"] else ""

@@ -10,11 +10,11 @@ import click
 
 from nearcache.cli.nginx.common import print_json
 from nearcache.errors import NginxError
-from nearcache.nginx.text import plural
+from nearcache.nginx.pages.words import plural
 
 if TYPE_CHECKING:
-    from nearcache.nginx.conf.configuration import Configuration
-    from nearcache.nginx.lint import Finding
+    from nearcache.nginx.config.lint import Finding
+    from nearcache.nginx.config.read.configuration import Configuration
 
 WIDTH = 80
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
@@ -53,9 +53,9 @@ def lint(
     A comment `# nearcache: ignore[RULE]` on the line, or the line above, or beside the opening of
     a block, silences a finding.
     """
-    from nearcache.nginx.lint import NAMES, mistakes  # fmt: skip
-    from nearcache.nginx.lint import lint as lint_all
-    from nearcache.nginx.lint.survey import survey
+    from nearcache.nginx.config.lint import NAMES, mistakes  # fmt: skip
+    from nearcache.nginx.config.lint import lint as lint_all
+    from nearcache.nginx.config.lint.survey import survey
 
     if rules:
         if as_json:
@@ -91,7 +91,7 @@ def _check_rules(given: Sequence[str], known: Sequence[str]) -> None:
 def _read(file: str | None, version: str | None) -> Configuration:
     from dataclasses import replace
 
-    from nearcache.nginx.conf.configuration import (
+    from nearcache.nginx.config.read.configuration import (
         installed_version,
         parse_version,
         read_configuration,
@@ -110,8 +110,8 @@ def _read(file: str | None, version: str | None) -> Configuration:
 def _second_opinion(
     file: str | None, configuration: Configuration, severity: Any
 ) -> Sequence[Finding]:
-    from nearcache.nginx.lint import SEVERITIES
-    from nearcache.nginx.lint.gixy import is_installed, second_opinion
+    from nearcache.nginx.config.lint import SEVERITIES
+    from nearcache.nginx.config.lint.gixy import is_installed, second_opinion
 
     if not is_installed():
         raise NginxError("--gixy: it is not installed; pip install gixy-ng")

@@ -15,7 +15,7 @@ from nearcache.cli.nginx.common import (
 )
 
 if TYPE_CHECKING:
-    from nearcache.nginx.answers.misses import Replayer
+    from nearcache.nginx.misses.misses import Replayer
 
 
 @click.command()
@@ -30,7 +30,7 @@ def misses(top: int, **given: Any) -> None:
 
     Exits 0, 1 if a file could not be read to its end, 2 if nothing can be said.
     """
-    from nearcache.nginx.answers.misses import KEY_RULES
+    from nearcache.nginx.misses.misses import KEY_RULES
 
     request = Request(**given, replayed_keys=";".join(KEY_RULES.values()))
     read_logs(request, lambda reading: _show(reading, request, top))
@@ -38,7 +38,7 @@ def misses(top: int, **given: Any) -> None:
 
 def replayer_of(reading: Reading) -> Replayer | None:
     """What tells the gains of changes, if the log was kept for it and can be replayed."""
-    from nearcache.nginx.answers.gains import gains
+    from nearcache.nginx.misses.gains import gains
 
     trace, today = reading.trace, reading.today
     if trace is None or today is None or not trace.facts()["requests"]:
@@ -47,8 +47,8 @@ def replayer_of(reading: Reading) -> Replayer | None:
 
 
 def _show(reading: Reading, request: Request, top: int) -> None:
-    from nearcache.nginx.answers.misses import misses as find
-    from nearcache.nginx.answers.misses_page import page
+    from nearcache.nginx.misses.misses import misses as find
+    from nearcache.nginx.misses.page import page
 
     result = reading.result
     found = find(result, reading.site, replayer_of(reading))

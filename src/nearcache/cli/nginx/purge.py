@@ -17,12 +17,12 @@ from nearcache.cli.nginx.common import print_json, print_page
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
-    from nearcache.nginx.ondisk.cachedir import CacheDir
-    from nearcache.nginx.purging.learn import Resolved
-    from nearcache.nginx.purging.proof import Proof, Prover
-    from nearcache.nginx.purging.receipt import Purged, Receipt
-    from nearcache.nginx.purging.targets import Targets
-    from nearcache.nginx.text import Page
+    from nearcache.nginx.cachedir.directory import CacheDir
+    from nearcache.nginx.pages.model import Page
+    from nearcache.nginx.purge.learn import Resolved
+    from nearcache.nginx.purge.proof import Proof, Prover
+    from nearcache.nginx.purge.receipt import Purged, Receipt
+    from nearcache.nginx.purge.targets import Targets
 
 PURGED, NOTHING, REFUSED = 0, 1, 2
 
@@ -161,8 +161,8 @@ def _checked(order: Order) -> Order:
 
 def _done_in(path: Path, order: Order, log: _Log) -> Done:
     """What one cache refuses as a whole does not keep the others from being purged."""
-    from nearcache.nginx.ondisk.cachedir import CacheDir
-    from nearcache.nginx.purging.targets import refuse_what_is_no_cache
+    from nearcache.nginx.cachedir.directory import CacheDir
+    from nearcache.nginx.purge.targets import refuse_what_is_no_cache
 
     try:
         with CacheDir(path, follow=False) as directory:
@@ -177,8 +177,8 @@ def _done_in(path: Path, order: Order, log: _Log) -> Done:
 
 
 def _purge(order: Order, directory: CacheDir, log: _Log) -> Done:
-    from nearcache.nginx.purging.purge import Purger
-    from nearcache.nginx.purging.select import selected_by
+    from nearcache.nginx.cachedir.select import selected_by
+    from nearcache.nginx.purge.purge import Purger
 
     targets = _targets(order, directory)
     chosen = _chosen(order, targets)
@@ -221,11 +221,11 @@ def _interruptible(act: Callable[[], Receipt], log: _Log) -> Receipt:
 
 
 def _targets(order: Order, directory: CacheDir) -> Targets:
-    from nearcache.nginx.ondisk.keys import parse_levels
-    from nearcache.nginx.purging.targets import Targets, configured
+    from nearcache.nginx.keys.paths import parse_levels
+    from nearcache.nginx.purge.targets import Targets, configured
 
     if order.config:
-        from nearcache.nginx.conf.configuration import read_configuration
+        from nearcache.nginx.config.read.configuration import read_configuration
 
         said = configured(read_configuration(order.config), directory.root)
         return Targets(
@@ -236,7 +236,7 @@ def _targets(order: Order, directory: CacheDir) -> Targets:
 
 
 def _chosen(order: Order, targets: Targets) -> list[Resolved]:
-    from nearcache.nginx.purging.learn import ITSELF, Resolved
+    from nearcache.nginx.purge.learn import ITSELF, Resolved
 
     if order.key:
         keys = [key.encode("utf-8", "surrogateescape") for key in order.key]
@@ -250,7 +250,7 @@ def _prover(order: Order, directory: CacheDir) -> Prover | None:
         return None
     from urllib.parse import urlsplit
 
-    from nearcache.nginx.purging.proof import Prover
+    from nearcache.nginx.purge.proof import Prover
 
     hosts = {urlsplit(word).netloc for word in order.words}
     return Prover(directory, order.prove, hosts.pop() if len(hosts) == 1 else None)
@@ -297,8 +297,8 @@ def _show(order: Order, done: Sequence[Done]) -> None:
 
 
 def _page(order: Order, done: Done) -> Page:
-    from nearcache.nginx.purging.learn import ITSELF
-    from nearcache.nginx.purging.receipt_page import learned_note, receipt_page
+    from nearcache.nginx.purge.learn import ITSELF
+    from nearcache.nginx.purge.page import learned_note, receipt_page
 
     page = receipt_page(done.receipts, done.chosen, done.proofs)
     notes = list(page.notes)
@@ -318,7 +318,7 @@ def _page(order: Order, done: Done) -> Page:
 
 
 def _no_wildcard(url: str) -> str:
-    from nearcache.nginx.purging.templates import split_url
+    from nearcache.nginx.keys.templates import split_url
 
     return f"the * of a URL stands for itself; all pages like it: --match '*{split_url(url).path}'"
 

@@ -68,8 +68,8 @@ def queries(
 
 
 def _show(reading: Reading, request: Request, what: str, points: list[int], more: bool) -> None:
-    from nearcache.nginx.answers.queries import chart, page, queries, seed_report
-    from nearcache.nginx.html import write_page
+    from nearcache.nginx.pages.html import write_page
+    from nearcache.nginx.report.queries import chart, page, queries, seed_report
 
     result = reading.result
     assert result["lengths"] is not None

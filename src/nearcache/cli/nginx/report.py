@@ -17,7 +17,7 @@ from nearcache.cli.nginx.common import (
 )
 
 if TYPE_CHECKING:
-    from nearcache.nginx.ondisk.inspection import Inspection
+    from nearcache.nginx.inspect.inspection import Inspection
 
 
 @click.command()
@@ -45,9 +45,9 @@ def report(top: int, directory: Path | None, **given: Any) -> None:
 
 
 def _inspected(directory: Path) -> Inspection:
-    from nearcache.nginx.ondisk.cachedir import CacheDir
-    from nearcache.nginx.ondisk.inspection import inspect_directory
-    from nearcache.nginx.purging.targets import holds_entries
+    from nearcache.nginx.cachedir.directory import CacheDir
+    from nearcache.nginx.inspect.inspection import inspect_directory
+    from nearcache.nginx.purge.targets import holds_entries
 
     with CacheDir(directory) as opened:
         seen = inspect_directory(opened)
@@ -56,8 +56,8 @@ def _inspected(directory: Path) -> Inspection:
 
 
 def _show(reading: Reading, request: Request, top: int, seen: Inspection | None) -> None:
-    from nearcache.nginx.answers.ledger import ledger
-    from nearcache.nginx.answers.ledger_page import answer, held, page
+    from nearcache.nginx.report.ledger import ledger
+    from nearcache.nginx.report.page import answer, held, page
 
     result = reading.result
     found = ledger(result)

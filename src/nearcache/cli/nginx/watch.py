@@ -3,8 +3,8 @@
     Tail (a thread) ──bytes──> NginxLog ──take_recent()──> Session, every interval: Watch
     (tail.py)                  the log pass                ──> a view (watch_views.py)
 
-Not here: what is made of the figures (``nearcache.nginx.watching.watch``) and what is drawn of them
-(``nearcache.nginx.watching.watch_screen``).
+Not here: what is made of the figures (``nearcache.nginx.watch.watch``) and what is drawn of them
+(``nearcache.nginx.watch.screen``).
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ from nearcache.cli.nginx.common import (
 from nearcache.cli.nginx.watch_views import Lines, Objects, Screen, View
 from nearcache.cli.suspension import Suspension
 from nearcache.errors import NginxError
-from nearcache.nginx.text import Page, lines_of, plural
-from nearcache.nginx.watching.tail import Tail
-from nearcache.nginx.watching.watch import BY, Interval, Watch
-from nearcache.nginx.watching.watch_screen import summary
+from nearcache.nginx.pages.model import Page
+from nearcache.nginx.pages.terminal import lines_of
+from nearcache.nginx.pages.words import plural
+from nearcache.nginx.watch.screen import summary
+from nearcache.nginx.watch.tail import Tail
+from nearcache.nginx.watch.watch import BY, Interval, Watch
 
 if TYPE_CHECKING:
     from nearcache.nginx.logs.files import Logs

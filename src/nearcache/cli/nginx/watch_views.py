@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.live import Live
 
 from nearcache.cli.nginx.common import print_json
-from nearcache.nginx.watching.watch import Interval
-from nearcache.nginx.watching.watch_screen import HEAD, Around, plain, screen
+from nearcache.nginx.watch.screen import HEAD, Around, plain, screen
+from nearcache.nginx.watch.watch import Interval
 
 if TYPE_CHECKING:
     from nearcache.cli.nginx.watch import Session

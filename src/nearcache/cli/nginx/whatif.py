@@ -18,11 +18,11 @@ from nearcache.cli.nginx.common import (
     print_page,
 )
 from nearcache.errors import NginxError
-from nearcache.nginx.text import Chart
+from nearcache.nginx.pages.model import Chart
 
 if TYPE_CHECKING:
     from nearcache._core import NginxTrace, NginxTraceFacts
-    from nearcache.nginx.answers.site import Site
+    from nearcache.nginx.config.read.site import Site
     from nearcache.nginx.logs.files import Logs
     from nearcache.nginx.whatif.forecast import WhatIf
     from nearcache.nginx.whatif.keyshapes import KeyShapes
@@ -222,7 +222,7 @@ def _today(given: dict[str, Any]) -> Today:
 
     today = Today()
     if given["config"]:
-        from nearcache.nginx.conf.configuration import read_configuration
+        from nearcache.nginx.config.read.configuration import read_configuration
 
         given["configuration"] = read_configuration(given["config"])
         today = today_of(given["configuration"], given["host"])
@@ -238,7 +238,7 @@ def _today(given: dict[str, Any]) -> Today:
 
 
 def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str, Today]:
-    from nearcache.nginx.answers.site import Site, site_of
+    from nearcache.nginx.config.read.site import Site, site_of
     from nearcache.nginx.logs.alike import open_logs
     from nearcache.nginx.logs.formats import check_key, choose
     from nearcache.nginx.whatif.keyshapes import of_log
@@ -288,7 +288,7 @@ def _read(given: dict[str, Any], today: Today) -> tuple[NginxTrace, Logs, str, T
 
 
 def _shapes_in(path: Path) -> KeyShapes | None:
-    from nearcache.nginx.ondisk.cachedir import CacheDir
+    from nearcache.nginx.cachedir.directory import CacheDir
     from nearcache.nginx.whatif.keyshapes import of_directory
 
     with CacheDir(path) as directory:
@@ -311,7 +311,7 @@ def _check(trace: NginxTrace, name: str) -> None:
 
 
 def _show(found: WhatIf, trace: NginxTrace, logs: Logs, name: str, given: dict[str, Any]) -> None:
-    from nearcache.nginx.html import write_page
+    from nearcache.nginx.pages.html import write_page
     from nearcache.nginx.whatif.page import page
 
     facts = trace.facts()

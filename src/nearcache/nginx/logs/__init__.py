@@ -4,5 +4,5 @@ files.py     plain or packed (unpack.py), rotated (rotated.py), growing (follow.
              cut while they were followed (copied.py)
 formats.py   how to read them: given, configured or recognised
 alike.py     which files are read together
-urlshape.py  URLs in groups
+served.py    which requests the cache answered
 """

@@ -5,7 +5,7 @@ another, and ``/var/log/nginx`` has the logs of many sites. One pass has one for
 another do not fit it, and one that says less would hide what the other knows. So formats are
 compared log by log, and what is left out is said.
 
-Not here: which format a log has (``formats.py``), and reading it (``logs.py``).
+Not here: which format a log has (``formats.py``), and reading it (``files.py``).
 """
 
 from __future__ import annotations

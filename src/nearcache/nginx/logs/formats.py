@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearcache._core import NginxLog
 from nearcache.errors import NginxError
-from nearcache.nginx.text import printable
+from nearcache.nginx.pages.words import printable
 
 if TYPE_CHECKING:
     from nearcache._core import NginxResult
@@ -164,7 +164,7 @@ def _usual(configured: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
     place = next((each for each in USUAL_CONFIGURATIONS if os.path.exists(each)), "")
     if configured or not place:
         return place, {}
-    from nearcache.nginx.conf.configuration import BUILT_IN_FORMATS, read_configuration
+    from nearcache.nginx.config.read.configuration import BUILT_IN_FORMATS, read_configuration
 
     try:
         formats = read_configuration(place).formats

@@ -1,7 +1,7 @@
 """The bytes of one log, unpacked: plain, gzip, zstd, bzip2 or xz, told apart by how it begins.
 
 A name proves nothing: rotated logs are renamed, and a pipe has none. Memory is bounded
-however well a file was packed. Not here: which files there are (``logs.py``).
+however well a file was packed. Not here: which files there are (``files.py``).
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ from dataclasses import asdict, dataclass, replace
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
-from nearcache.nginx.answers.savings import SERVED
-from nearcache.nginx.text import ratio
-from nearcache.nginx.units import format_time
+from nearcache.nginx.config.read.units import format_time
+from nearcache.nginx.logs.served import SERVED
+from nearcache.nginx.pages.words import ratio
 from nearcache.nginx.whatif.curves import MOST_REPLAYS, Curve, Scope, curves
 from nearcache.nginx.whatif.origin import change_rate, outdated_share
 from nearcache.nginx.whatif.rules import Change, Frame, Subject, Today, replay_rules

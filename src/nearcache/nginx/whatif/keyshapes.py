@@ -4,7 +4,7 @@
     of_log         hosts that were answered with each other's copies, or were not
 
 Locations are taken to be first parts of paths (``/api/``). Not here: purges, which have to be
-certain (``purging/learn.py``).
+certain (``purge/learn.py``).
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from nearcache.nginx.answers.site import EVERYTHING, Site
-from nearcache.nginx.logs.urlshape import split_key
-from nearcache.nginx.ondisk.cachedir import CacheDir
-from nearcache.nginx.purging.learn import UPSTREAM
+from nearcache.nginx.cachedir.directory import CacheDir
+from nearcache.nginx.config.read.site import EVERYTHING, Site
+from nearcache.nginx.keys.groups import UPSTREAM, split_key
 from nearcache.nginx.whatif.rules import Today
 from nearcache.nginx.whatif.traces import with_locations
 

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from nearcache.nginx.text import (
+from nearcache.nginx.config.read.units import format_time
+from nearcache.nginx.pages.model import (
     Chart,
     Line,
     Page,
     Table,
+)
+from nearcache.nginx.pages.words import (
     count,
     duration,
     percent,
@@ -18,7 +21,6 @@ from nearcache.nginx.text import (
     ratio,
     size,
 )
-from nearcache.nginx.units import format_time
 from nearcache.nginx.whatif.curves import Curve, Point
 from nearcache.nginx.whatif.forecast import Backtest, Forecast, Learned, WhatIf
 

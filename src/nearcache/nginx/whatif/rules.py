@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nearcache.errors import NginxError
-from nearcache.nginx.answers.site import MATCHING, site_of
-from nearcache.nginx.conf.locations import DEFAULT_LOCK_TIMEOUT_S
-from nearcache.nginx.units import format_size, format_time, parse_size, parse_time
+from nearcache.nginx.config.read.locations import DEFAULT_LOCK_TIMEOUT_S
+from nearcache.nginx.config.read.site import MATCHING, site_of
+from nearcache.nginx.config.read.units import format_size, format_time, parse_size, parse_time
 
 if TYPE_CHECKING:
-    from nearcache.nginx.conf.configuration import CachePath, Configuration, Location
+    from nearcache.nginx.config.read.configuration import CachePath, Configuration, Location
 
 DEFAULT_INACTIVE_S = 600.0
 BLOCK_BYTES = 4096

@@ -10,7 +10,7 @@ from nearcache.nginx.whatif.rules import Today
 
 if TYPE_CHECKING:
     from nearcache._core import NginxTrace
-    from nearcache.nginx.answers.site import Site
+    from nearcache.nginx.config.read.site import Site
 
 
 def open_trace(
