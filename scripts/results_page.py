@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from nearcache.lab.advice.verdict import TIMES
 from nearcache.lab.experiments import EXPERIMENTS
 from nearcache.lab.files import packed, read_runs
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.claims import ClaimResult, answer
+from nearcache.lab.judging.words import TIMES
 from nearcache.lab.model import NO_PAYLOAD, Claim, Experiment
 from nearcache.lab.reports import markdown, tables
+from nearcache.lab.reports.parts import views_of
 from nearcache.lab.units import NOTHING, short
-from nearcache.lab.views import Table, views_of
+from nearcache.lab.views import Table
 
 KEPT = Path(__file__).parents[1] / "bench" / "results"
 HEAD = ["seed", "headline", "measured", "then", "today (95 %)", "so", "why", "experiment"]

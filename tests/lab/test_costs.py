@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.advice.costs import Prices, costs, views
+from nearcache.lab.advice.costs import costs, views
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.reports.parts import views_of
+from nearcache.lab.runs.prices import Prices
 from nearcache.lab.sample import Sample
-from nearcache.lab.views import Table, views_of
+from nearcache.lab.views import Table
 
 from .made_up import candidate, experiment, fill, measured
 

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from nearcache.lab.advice.verdict import beside, noise, span
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.claims import ClaimResult, word_for
 from nearcache.lab.judging.explain import explain_one
+from nearcache.lab.judging.words import beside, noise, span
 from nearcache.lab.method.stats import Effect, judge
 from nearcache.lab.model import Operation
 from nearcache.lab.reports import tables

@@ -11,13 +11,14 @@ import pytest
 
 from nearcache.lab.candidates import choose
 from nearcache.lab.experiments.pools import POOLS
+from nearcache.lab.method.fairness import fairest, jain
 from nearcache.lab.model import Candidate, Plan
 from nearcache.lab.runs.driver import measure
 from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
 from nearcache.lab.sample import Cell, Sample
 from nearcache.lab.subjects import crowd_styles
 from nearcache.lab.subjects.crowd_styles import NeverEnded, Rounds, Threads, Times
-from nearcache.lab.subjects.pools import encoded, fairest, jain, phases_of, shortfall
+from nearcache.lab.subjects.pools import encoded, phases_of, shortfall
 from nearcache.lab.timing.operations import WrongAnswer
 from nearcache.lab.units import NOTHING
 from nearcache.lab.views import Grey, Table

@@ -13,10 +13,11 @@ from nearcache.lab.experiments import EXPERIMENTS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import html, markdown
+from nearcache.lab.reports.parts import views_of
 from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
 from nearcache.lab.runs.messages import Phase
 from nearcache.lab.sample import Sample
-from nearcache.lab.views import Chart, Table, Views, views_of
+from nearcache.lab.views import Chart, Table, Views
 from nearcache.lab.views.reading import cell_of, compared, point_of
 
 from .test_wording import printed

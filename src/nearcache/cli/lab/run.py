@@ -23,12 +23,12 @@ from nearcache.cli.lab.own_values import USUAL_KEYS, Asked, own_values
 from nearcache.errors import LabError
 
 if TYPE_CHECKING:
-    from nearcache.lab.advice.costs import Prices
     from nearcache.lab.method.findings import Finding
     from nearcache.lab.model import Experiment
     from nearcache.lab.own.replaying import Replay
     from nearcache.lab.runs.driver import Order
     from nearcache.lab.runs.laboratory import Wish
+    from nearcache.lab.runs.prices import Prices
     from nearcache.lab.runs.stopping import Stopped
     from nearcache.lab.sample import Sample
 
@@ -265,7 +265,7 @@ def _measures_own(given: dict[str, Any]) -> bool:
 
 
 def _prices(given: dict[str, Any]) -> Prices | None:
-    from nearcache.lab.advice.costs import Prices
+    from nearcache.lab.runs.prices import Prices
 
     prices = Prices(
         gb_month=given["price_gb_month"],

@@ -11,12 +11,12 @@ What a backend spends waiting costs nothing here; latency is in the other tables
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from nearcache.errors import LabError
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.runs.prices import Prices
 from nearcache.lab.sample import Cell, Entry
 from nearcache.lab.views import Table, Views
 
@@ -31,32 +31,7 @@ COUNTED = (
 )
 WITH_CPU = "CPU is that of client and server for an average operation."
 WITHOUT_CPU = "Processor time is not measured here: lab run backends does that."
-OPTIONS = {
-    "gb_month": "--price-gb-month",
-    "vcpu_hour": "--price-vcpu-hour",
-    "requests_per_second": "--requests-per-second",
-}
 CPU_MEASURES = ("client_cpu", "server_cpu")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prices:
-    """What the user pays, in whatever currency; None where it was not given."""
-
-    gb_month: float | None = None
-    vcpu_hour: float | None = None
-    requests_per_second: float | None = None
-    given_on: str = ""  # the day, as text
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if isinstance(value, float) and not 0 <= value < float("inf"):
-                raise LabError(f"{OPTIONS[name]} is {value}; a price or rate is a number from 0")
-        if self.requests_per_second is not None and self.vcpu_hour is None:
-            raise LabError("--requests-per-second says nothing without --price-vcpu-hour")
-
-    def __bool__(self) -> bool:
-        return self.gb_month is not None or self.vcpu_hour is not None
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,10 @@ from nearcache.lab.advice.admission import (
 )
 from nearcache.lab.advice.codec_choice import Choice, choose_codec
 from nearcache.lab.advice.failures import badness, drilled, failures, lie
-from nearcache.lab.advice.verdict import beside, describe_mix, literal, warnings_of
+from nearcache.lab.advice.verdict import describe_mix, literal, warnings_of
 from nearcache.lab.judging.analysis import Analysis, Rank
 from nearcache.lab.judging.ties import least_surprising
+from nearcache.lab.judging.words import beside
 from nearcache.lab.sample import Entry, Sample
 from nearcache.lab.units import quantity
 

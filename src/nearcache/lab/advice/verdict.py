@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -17,27 +17,12 @@ from nearcache.lab.advice.admission import types_refusal
 from nearcache.lab.judging.analysis import Analysis, Rank
 from nearcache.lab.judging.comparisons import FEW_PAIRS
 from nearcache.lab.judging.ties import least_surprising
-from nearcache.lab.method.stats import TOO_NOISY, Effect, Verdict
+from nearcache.lab.judging.words import LOUD_FLOOR, beside
+from nearcache.lab.method.stats import TOO_NOISY
 from nearcache.lab.method.unmeasured import not_measured
 from nearcache.lab.sample import Cell
-from nearcache.lab.units import counted, short, us
+from nearcache.lab.units import counted, us
 
-__all__ = [
-    "Recommendation",
-    "beside",
-    "caches_block",
-    "describe_mix",
-    "literal",
-    "opening",
-    "recommend",
-    "short",
-    "us",
-    "void_run",
-    "warnings_of",
-]
-
-TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
-LOUD_FLOOR = math.log(1.15)
 KEPT_COPY_RATIO = 1.5
 # Rules that void nothing and are still worth a warning where they are broken.
 LOUD_RULES = frozenset({"the machine was idle before", "A/A twins set the floor"})
@@ -227,35 +212,5 @@ def warnings_of(analysis: Analysis) -> list[str]:
     return found
 
 
-def span(effect: Effect, number: Callable[[float], str] = short) -> str:
-    """The 95 % interval of a ratio, or of how few rounds there is none."""
-    if not effect.has_interval:
-        return f"({counted(effect.pairs, 'round')})"
-    return f"({number(effect.low)}{TO}{number(effect.high)})"
-
-
 def _apart(floor: float) -> str:
     return "more than a factor of 2" if floor > TOO_NOISY else f"{math.expm1(floor):.0%}"
-
-
-def noise(floor: float) -> str:
-    """A floor in percent; one that hides all is no number."""
-    return "too noisy to tell" if floor > TOO_NOISY else f"{math.expm1(floor):.1%}"
-
-
-def beside(effect: Effect | None, verdict: Verdict | None, other: str) -> str:
-    """How long something takes, compared with ``other``, in words."""
-    if effect is None:
-        return f"not compared with {other}"
-    if verdict == "same":
-        if effect.is_equivalent():
-            return f"the same as {other}, within 3 %"
-        return f"no different from {other} beyond the noise"
-    if verdict == "unclear":
-        few = "" if effect.has_interval else f" in {counted(effect.pairs, 'round')}"
-        return f"not told apart from {other}{few}"
-    if effect.ratio < 1:
-        low, high = short(1 / effect.high), short(1 / effect.low)
-        return f"{short(1 / effect.ratio)} ({low}{TO}{high}) times as fast as {other}"
-    low, high = short(effect.low), short(effect.high)
-    return f"{short(effect.ratio)} ({low}{TO}{high}) times the time of {other}"

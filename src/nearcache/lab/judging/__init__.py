@@ -3,5 +3,6 @@
 analysis.py     rows, ranks, contrasts; ties.py: of equals, the one to take
 comparisons.py  pair by pair, and what is void
 claims.py       the seeds' headlines, asked again; explain.py: what made a difference
+words.py        how a comparison is said
 compare.py      two runs: what became slower, what else changed; merging.py: two runs as one
 """

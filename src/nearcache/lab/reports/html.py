@@ -19,17 +19,19 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nearcache import charts
-from nearcache.lab.advice.verdict import beside, describe_mix, opening, recommend
+from nearcache.lab.advice.verdict import describe_mix, opening, recommend
 from nearcache.lab.judging.analysis import Analysis, Row
+from nearcache.lab.judging.words import beside
 from nearcache.lab.method.firm import legend
 from nearcache.lab.reports import svg, tables
 from nearcache.lab.reports.colours import colours_of
 from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
 from nearcache.lab.reports.page_data import page_data
+from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.units import NOTHING, quantity
-from nearcache.lab.views import Chart, Grey, Grid, Strong, Table, views_of
+from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
 
 SCRIPTS = ("page/charts.js", "page/page.js")  # after those of nearcache.charts
 STYLES = ("page/style.css",)

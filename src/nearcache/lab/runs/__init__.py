@@ -1,6 +1,6 @@
 """A run, from what a user asks for to a sample in a file. Nothing here judges.
 
-laboratory.py    from a wish to an order
+laboratory.py    from a wish to an order; prices.py: what the user pays, kept with it
 driver.py        asks the workers in random order, collects, survives Ctrl-C
 crew.py          the workers' processes; messages.py: what is said to them
 worker.py        one process per candidate: sets up, proves, measures on request

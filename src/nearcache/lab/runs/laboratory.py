@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from nearcache.errors import LabError
-from nearcache.lab.advice.costs import Prices
 from nearcache.lab.candidates import EXAMPLE_PLACES, choose, fill, twin, unknown_name
 from nearcache.lab.model import Candidate, Experiment, Plan
 from nearcache.lab.own.alias import asks_server
@@ -22,6 +21,7 @@ from nearcache.lab.own.data import OwnData, payload_bytes
 from nearcache.lab.runs.driver import Order, Progress, measure
 from nearcache.lab.runs.keeping import Keeper
 from nearcache.lab.runs.machine import describe_machine, describe_versions, measuring_cpu
+from nearcache.lab.runs.prices import Prices
 from nearcache.lab.runs.stopping import Stopped
 from nearcache.lab.sample import Entry, Sample
 from nearcache.lab.servers import is_installed

@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from importlib import import_module
 from typing import Any
 
+from nearcache.lab.method.fairness import jain
 from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.subjects import Subject
 from nearcache.lab.subjects.forked import Forked, Silent, Teller
@@ -35,7 +36,6 @@ from nearcache.lab.subjects.lock_tasks import (
     view,
 )
 from nearcache.lab.subjects.lockers import Options, open_locker
-from nearcache.lab.subjects.pools import jain
 
 RECOVERY_S = 3.0  # a lock that nobody got by then counts as lost
 ASKING_S = 0.03  # for somebody who asks to stand where he waits

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearcache.lab.histogram import GREATEST, new_hdr
+from nearcache.lab.method.fairness import fairest, jain
 from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.subjects import Subject
 from nearcache.lab.subjects.child import Child
@@ -122,21 +123,6 @@ def parts_of(found: Mapping[str, Any], answered: int) -> dict[str, float]:
         return {}
     shares = {"client CPU": client, "server CPU": server, "neither": max(0, 1 - client - server)}
     return {name: share * found["elapsed_ns"] / answered for name, share in shares.items()}
-
-
-def jain(answers: Sequence[int]) -> float:
-    """Jain's index of fairness: 1 if all got the same, 1/n if one got everything.
-
-    Jain, Chiu, Hawe: A Quantitative Measure of Fairness and Discrimination, DEC TR-301, 1984.
-    """
-    squares = sum(each * each for each in answers)
-    return sum(answers) ** 2 / (len(answers) * squares) if squares else 0.0
-
-
-def fairest(answered: int, contenders: int) -> float:
-    """The highest index there can be: a whole answer goes to one contender or another."""
-    each, rest = divmod(answered, contenders)
-    return jain([each + 1] * rest + [each] * (contenders - rest))
 
 
 def shortfall(wanted: int, present: int) -> dict[str, str]:

@@ -16,8 +16,8 @@ from nearcache.lab.advice.breakeven import (
     one_family,
     tied,
 )
-from nearcache.lab.advice.verdict import LOUD_FLOOR
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.words import LOUD_FLOOR
 from nearcache.lab.method.stats import LEAST_FLOOR
 from nearcache.lab.timing.link import Link
 from nearcache.lab.units import NOTHING, quantity

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcache.lab.advice.verdict import beside
 from nearcache.lab.judging.analysis import Analysis, Row
+from nearcache.lab.judging.words import beside
 from nearcache.lab.method.stats import Effect, Verdict
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.proofs.fidelity import EXACT, fates_in

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcache.lab.advice.verdict import span
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.words import span
 from nearcache.lab.method.stats import Effect, Verdict
 from nearcache.lab.sample import Entry, distribution_of
 from nearcache.lab.units import NOTHING, quantity, short

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcache.lab.advice.verdict import beside
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.words import beside
 from nearcache.lab.sample import Cell, Entry, distribution_of
 from nearcache.lab.units import NOTHING, quantity, rate, short
 from nearcache.lab.views import Chart, Line, Table, Views

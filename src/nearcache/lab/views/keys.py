@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from nearcache.lab.advice.verdict import beside
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.words import beside
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Entry
 from nearcache.lab.units import NOTHING, quantity, short

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nearcache.lab.advice.verdict import beside
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.words import beside
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Cell, Entry, summarize
 from nearcache.lab.subjects.lock_rules import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nearcache.lab.advice.verdict import TO, beside
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.words import TO, beside
 from nearcache.lab.method.stats import Effect, Verdict
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Entry

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nearcache.lab.advice.verdict import beside
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.words import beside
 from nearcache.lab.sample import Cell, Entry
 from nearcache.lab.units import NOTHING, Scale, rate, scale_for, short
 from nearcache.lab.views import Chart, Line, Table, Views

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from nearcache.lab.advice.verdict import beside, span
 from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.judging.words import beside, span
 from nearcache.lab.method.stats import Effect, Verdict
 from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.sample import Entry
