@@ -22,7 +22,7 @@ from bench import (
     rows,
 )
 from bench.page import page
-from nearcache.lab.runs.machine import describe_machine, describe_versions
+from nearcache.lab.results.machine import describe_machine, describe_versions
 from nearcache.lab.servers import Servers
 
 CACHES = ["memory", "redis", "crowds"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from nearcache.lab.method.stats import Effect, effect_of
+from nearcache.lab.statistics.stats import Effect, effect_of
 
 ROUNDS = 31
 ROUND_NS = 15_000_000  # long enough for the clock, short enough for many rounds

@@ -39,8 +39,8 @@ from bench.nginx_input import (
     zipf_log,
 )
 from nearcache import _core
-from nearcache.lab.method.bootstrap import Medians
-from nearcache.lab.method.stats import ALPHA, effect_of, interval_of
+from nearcache.lab.statistics.bootstrap import Medians
+from nearcache.lab.statistics.stats import ALPHA, effect_of, interval_of
 from nearcache.nginx.cachedir.directory import CacheDir
 from nearcache.nginx.logs.files import Logs
 from nearcache.nginx.purge.purge import Purger

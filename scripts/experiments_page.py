@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from inspect import cleandoc
+from operator import attrgetter
 
 from nearcache.lab import experiments
-from nearcache.lab.experiments import EXPERIMENTS
-from nearcache.lab.model import Candidate, Experiment
+from nearcache.lab.base.model import Candidate, Experiment
+from nearcache.lab.base.units import short
+from nearcache.lab.experiments.registry import EXPERIMENTS
 from nearcache.lab.reports.markdown import escape, table_lines
-from nearcache.lab.units import short
 from nearcache.lab.views import Table
 
 
@@ -38,8 +39,8 @@ def experiments_page() -> str:
 
 def words_of(experiment: Experiment) -> list[str]:
     """The docstring of the module that defines it, as Markdown."""
-    for info in pkgutil.iter_modules(experiments.__path__):
-        module = import_module(f"{experiments.__name__}.{info.name}")
+    for info in filter(attrgetter("ispkg"), pkgutil.iter_modules(experiments.__path__)):
+        module = import_module(f"{experiments.__name__}.{info.name}.plan")
         if any(value is experiment for value in vars(module).values()):
             text = cleandoc(module.__doc__ or "")
             return re.sub(r"``(.+?)``", r"`\1`", text).splitlines()

@@ -1,7 +1,7 @@
 """docs/results.md: what a full run found, from the samples kept in bench/results.
 
 ``python -m scripts.results_page DIRECTORY`` keeps the runs of a directory there, each in the
-small form: see ``nearcache.lab.files.packed``.
+small form: see ``nearcache.lab.results.files.packed``.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from nearcache.lab.experiments import EXPERIMENTS
-from nearcache.lab.files import packed, read_runs
+from nearcache.lab.base.model import NO_PAYLOAD, Claim, Experiment
+from nearcache.lab.base.units import NOTHING, short
+from nearcache.lab.experiments.registry import EXPERIMENTS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.claims import ClaimResult, answer
 from nearcache.lab.judging.words import TIMES
-from nearcache.lab.model import NO_PAYLOAD, Claim, Experiment
 from nearcache.lab.reports import markdown, tables
 from nearcache.lab.reports.parts import views_of
-from nearcache.lab.units import NOTHING, short
+from nearcache.lab.results.files import packed, read_runs
 from nearcache.lab.views import Table
 
 KEPT = Path(__file__).parents[1] / "bench" / "results"

@@ -11,9 +11,9 @@ from django.utils.module_loading import import_string
 
 from nearcache.backends import SharedMemoryCache
 from nearcache.base.options import option_fields
-from nearcache.lab.experiments import EXPERIMENTS
+from nearcache.lab.experiments.registry import EXPERIMENTS
 from nearcache.lab.reports.markdown import escape
-from nearcache.lab.runs.machine import describe_machine
+from nearcache.lab.results.machine import describe_machine
 from scripts.experiments_page import words_of
 from scripts.generate_docs import PAGES
 from scripts.results_page import keep, results_page

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from nearcache.cli import main
-from nearcache.lab.runs import driver
+from nearcache.lab.runner import driver
 
 from .conftest import undisturbed
 from .test_cli import environment

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.experiments.codecs import CODECS
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
-from nearcache.lab.timing.link import Link
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.experiments.backends.plan import BACKENDS
+from nearcache.lab.experiments.codecs.plan import CODECS
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.timers.link import Link
 
 HERE = Link(30_000, 2e9)
 BASE, PLAIN, ZLIB, JSON = (

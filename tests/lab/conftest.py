@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nearcache.lab.experiments.backends import BACKENDS
+from nearcache.lab.base.model import Candidate, Plan
+from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import Candidate, Plan
 from nearcache.lab.reports.terminal import print_report
-from nearcache.lab.runs import driver
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.machine import pressure
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.machine import pressure
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner import driver
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from tests.needs import need
 
 TINY = Plan(repetitions=1, rounds=2, phase_ms=0.3, time_limit_s=30)

@@ -11,10 +11,10 @@ from typing import Any
 from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
 
+from nearcache.lab.arms.alias import AliasSubject
+from nearcache.lab.base.messages import Visit, Visited
+from nearcache.lab.load import fixed_rate, open_loop
 from nearcache.lab.proofs.brief import GONE_AFTER_S
-from nearcache.lab.runs.messages import Visit, Visited
-from nearcache.lab.subjects.alias import AliasSubject
-from nearcache.lab.timing import fixed_rate, open_loop
 
 
 class DropsSomeSets(LocMemCache):

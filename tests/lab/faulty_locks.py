@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from nearcache.lab.subjects.lockers import LOCKERS, FileLock, Function, WithBlock
-from nearcache.lab.subjects.locks import LockSubject
+from nearcache.lab.experiments.locks.arm import LockSubject
+from nearcache.lab.experiments.locks.lockers import LOCKERS, FileLock, Function, WithBlock
 
 
 class RecordLock(WithBlock):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nearcache.lab.subjects.objects import ObjectsSubject
-from nearcache.lab.subjects.objects.boxes import Box, PymemcacheBox
+from nearcache.lab.experiments.objects.arm import ObjectsSubject
+from nearcache.lab.experiments.objects.boxes import Box, PymemcacheBox
 
 
 class SilentAfterTheCanary(PymemcacheBox):

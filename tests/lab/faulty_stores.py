@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nearcache.lab.subjects.stores import StoresSubject
-from nearcache.lab.subjects.stores.redis import RedisStore
+from nearcache.lab.experiments.stores.arm import StoresSubject
+from nearcache.lab.experiments.stores.redis import RedisStore
 
 
 class Damaging(RedisStore):

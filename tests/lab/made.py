@@ -7,12 +7,12 @@ import random
 from array import array
 from collections.abc import Callable, Mapping
 
-from nearcache.lab.candidates import LOCMEM
+from nearcache.lab.arms.candidates import LOCMEM
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.base.model import NO_PAYLOAD, Candidate, Claim, Experiment, Operation, Plan
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import NO_PAYLOAD, Candidate, Claim, Experiment, Operation, Plan
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 
 PLAN = Plan(repetitions=5, rounds=4, phase_ms=1, time_limit_s=10)
 

@@ -12,10 +12,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nearcache.lab.model import Candidate, Claim, Experiment, Operation, Plan
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.base.model import Candidate, Claim, Experiment, Operation, Plan
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 
 PLAN = Plan(repetitions=3, rounds=4, phase_ms=1, time_limit_s=10)
 HOSTILE = "</script><script>alert(1)</script>'\"&<b>[red]"

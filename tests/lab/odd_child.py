@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from nearcache.lab.subjects.child_link import Link
+from nearcache.lab.arms.child_link import Link
 
 link = Link()
 while (question := link.hear()) is not None:

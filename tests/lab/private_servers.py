@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nearcache.lab.model import ServerName
-from nearcache.lab.runs.directories import private_directory
+from nearcache.lab.base.directories import private_directory
+from nearcache.lab.base.model import ServerName
 from nearcache.lab.servers import Servers, free_port, is_installed
 from tests.needs import missing
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nearcache.lab import sample
+from nearcache.lab.results import sample
 
 SCHEMA = json.loads((Path(sample.__file__).parent / "sample.schema.json").read_text())
 TYPES: dict[str, Any] = {

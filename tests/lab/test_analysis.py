@@ -7,13 +7,13 @@ import random
 
 import pytest
 
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.base.model import NO_PAYLOAD, Operation
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.claims import word_for
-from nearcache.lab.judging.merging import merge
-from nearcache.lab.method.stats import Effect
-from nearcache.lab.model import NO_PAYLOAD, Operation
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.merging import merge
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.statistics.stats import Effect
 
 from .made import claim, experiment, phase, sample_of, steady
 

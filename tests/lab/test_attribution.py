@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.candidates import CANDIDATES, LOCMEM, choose, fill
+from nearcache.lab.arms.candidates import CANDIDATES, LOCMEM, choose, fill
+from nearcache.lab.base.directories import private_directory
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.base.model import Candidate
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.explain import explain_one, explanations
-from nearcache.lab.model import Candidate
-from nearcache.lab.runs.directories import private_directory
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Cell, Sample
+from nearcache.lab.results.sample import Cell, Sample
 from nearcache.lab.servers import Servers
-from nearcache.lab.timing.timed import Budget, calibrate, time_calls
-from nearcache.lab.timing.wire import RedisWire, WireBroken, wire_of
+from nearcache.lab.servers.wire import RedisWire, WireBroken, wire_of
+from nearcache.lab.timers.timed import Budget, calibrate, time_calls
 from tests.needs import need_package
 
 from .conftest import need

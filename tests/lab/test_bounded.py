@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from django.core.cache.backends.locmem import LocMemCache
 
+from nearcache.lab.base.messages import Phase, Visit
 from nearcache.lab.proofs.companion import SameProcess
-from nearcache.lab.runs.interleaving import Interleaving
-from nearcache.lab.runs.messages import Phase, Visit
-from nearcache.lab.sample import Cell
-from nearcache.lab.timing.operations import Bench, Visitor
+from nearcache.lab.results.sample import Cell
+from nearcache.lab.runner.interleaving import Interleaving
+from nearcache.lab.timers.operations import Bench, Visitor
 from nearcache.lab.workloads import PAYLOADS
 
 

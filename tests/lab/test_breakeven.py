@@ -6,10 +6,7 @@ import math
 
 import pytest
 
-from nearcache.lab.advice.breakeven import arms, break_even_bytes_per_s, measured_link, misses, tied
-from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.timing.link import FIRST_WINDOW_BYTES, Link
-from nearcache.lab.views.break_even import (
+from nearcache.lab.experiments.codecs.break_even import (
     bits_per_s,
     grids,
     model_sentences,
@@ -17,6 +14,15 @@ from nearcache.lab.views.break_even import (
     threshold_sentences,
     thresholds,
 )
+from nearcache.lab.experiments.codecs.link_model import (
+    arms,
+    break_even_bytes_per_s,
+    measured_link,
+    misses,
+    tied,
+)
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.timers.link import FIRST_WINDOW_BYTES, Link
 
 from .codecs_made_up import BASE, HERE, PLAIN, SIZES, ZLIB, codecs_sample
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nearcache.lab.subjects import Unavailable
-from nearcache.lab.subjects.child import Child, ChildFailed
+from nearcache.lab.arms.child import Child, ChildFailed
+from nearcache.lab.base.subject import Unavailable
 
 
 @pytest.fixture

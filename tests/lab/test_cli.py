@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from nearcache.cli import main
-from nearcache.lab.experiments import EXPERIMENTS
-from nearcache.lab.runs.directories import PREFIX, SHARED_MEMORY, private_directory
-from nearcache.lab.sample import read_sample
+from nearcache.lab.base.directories import PREFIX, SHARED_MEMORY, private_directory
+from nearcache.lab.experiments.registry import EXPERIMENTS
+from nearcache.lab.results.sample import read_sample
 
 from .conftest import need
 
@@ -176,7 +176,7 @@ def memory() -> Iterator[str]:
 LAB_IN_MEMORY = """
 import sys
 from nearcache.cli import main
-from nearcache.lab.runs import directories
+from nearcache.lab.base import directories
 directories.SHARED_MEMORY = sys.argv[1]
 main(["lab", *sys.argv[2:]])
 """
@@ -273,7 +273,7 @@ def test_a_signal_while_the_report_is_made_says_where_the_run_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     from nearcache.cli.lab import run
-    from nearcache.lab.runs.stopping import Stopped
+    from nearcache.lab.runner.stopping import Stopped
 
     def stopped(*_: object) -> None:
         raise Stopped(signal.SIGINT)

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.candidates import choose
-from nearcache.lab.experiments.codecs import CANDIDATES, CODECS, QUICK
+from nearcache.lab.arms.candidates import choose
+from nearcache.lab.base.model import Candidate, Requirement
+from nearcache.lab.checks.rules import voided
+from nearcache.lab.experiments.codecs.arm import alone_ns
+from nearcache.lab.experiments.codecs.findings import views
+from nearcache.lab.experiments.codecs.plan import CANDIDATES, CODECS, QUICK
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.method.rules import voided
-from nearcache.lab.model import Candidate, Requirement
-from nearcache.lab.proofs.fidelity import fates_in
 from nearcache.lab.proofs.stored_form import StoredForm, UnknownForm, form_of
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.sample import Sample
-from nearcache.lab.subjects.codecs import alone_ns
-from nearcache.lab.timing.traffic import Counters
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.timers.traffic import Counters
 from nearcache.lab.views import Table
-from nearcache.lab.views.codecs import views
+from nearcache.lab.workloads.fidelity import fates_in
 from nearcache.lab.workloads.growing import HITS, WRITERS, grow
 from tests.needs import need_package
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from nearcache.errors import LabError
+from nearcache.lab.checks.findings import Finding
 from nearcache.lab.judging.compare import (
     OVERALL,
     Comparison,
@@ -18,11 +19,10 @@ from nearcache.lab.judging.compare import (
     compare,
     independent_effect,
 )
-from nearcache.lab.judging.merging import merge
-from nearcache.lab.method.findings import Finding
-from nearcache.lab.method.stats import LEAST_FLOOR
 from nearcache.lab.reports.compared import render_html, render_markdown, summary
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.merging import merge
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.statistics.stats import LEAST_FLOOR
 
 from .made_up import HOSTILE, crowd, endings, rates, sizes
 from .test_cli import lab_here

@@ -6,10 +6,10 @@ import pytest
 
 from nearcache.errors import LabError
 from nearcache.lab.advice.costs import costs, views
+from nearcache.lab.base.prices import Prices
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports.parts import views_of
-from nearcache.lab.runs.prices import Prices
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
 from nearcache.lab.views import Table
 
 from .made_up import candidate, experiment, fill, measured

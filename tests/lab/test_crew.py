@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.runs import crew
-from nearcache.lab.runs.crew import Member, end_all
-from nearcache.lab.runs.messages import Setup
+from nearcache.lab.base.messages import Setup
+from nearcache.lab.runner import crew
+from nearcache.lab.runner.crew import Member, end_all
 
 from .made import arm
 

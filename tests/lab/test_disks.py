@@ -16,15 +16,11 @@ from typing import Any
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.experiments.disks import DISKS
-from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import Plan
-from nearcache.lab.runs.directories import PREFIX, Mount, memory_parent, mount_of
-from nearcache.lab.runs.laboratory import Wish, prepare
-from nearcache.lab.sample import Sample
-from nearcache.lab.subjects import Unavailable
-from nearcache.lab.subjects.disks import MOST_BYTES, UnfitPath, demand_fit, describe, path_of
-from nearcache.lab.subjects.disks.files import (
+from nearcache.lab.base.directories import PREFIX, Mount, memory_parent, mount_of
+from nearcache.lab.base.model import Plan
+from nearcache.lab.base.subject import Unavailable
+from nearcache.lab.experiments.disks.arm import MOST_BYTES, UnfitPath, demand_fit, describe, path_of
+from nearcache.lab.experiments.disks.files import (
     FILE_COUNT,
     GET,
     OTHERS,
@@ -34,7 +30,8 @@ from nearcache.lab.subjects.disks.files import (
     looks_live,
     put_files,
 )
-from nearcache.lab.subjects.disks.fio import (
+from nearcache.lab.experiments.disks.findings import views
+from nearcache.lab.experiments.disks.fio import (
     BLOCK_BYTES,
     METADATA_FILES,
     OPERATIONS,
@@ -45,8 +42,11 @@ from nearcache.lab.subjects.disks.fio import (
     parse,
     phase_of,
 )
+from nearcache.lab.experiments.disks.plan import DISKS
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.laboratory import Wish, prepare
 from nearcache.lab.views import Table
-from nearcache.lab.views.disks import views
 
 from .conftest import need
 from .made_up import fill, measured
@@ -109,7 +109,7 @@ def directory() -> Iterator[Path]:
 @pytest.fixture
 def laid_out(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The small files in ``directory``; what fio reads from end to end is not needed here."""
-    monkeypatch.setattr("nearcache.lab.subjects.disks.files.OTHERS", {})
+    monkeypatch.setattr("nearcache.lab.experiments.disks.files.OTHERS", {})
     return lay_out(directory, seed=1)
 
 
@@ -162,7 +162,7 @@ def test_a_full_disk_is_not_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     usage = os.statvfs(tmp_path)
     # Twice what there is: others may make room meanwhile.
     room = 2 * (1 + usage.f_bavail * usage.f_frsize // MOST_BYTES)
-    monkeypatch.setattr("nearcache.lab.subjects.disks.ROOM", room)
+    monkeypatch.setattr("nearcache.lab.experiments.disks.arm.ROOM", room)
     with pytest.raises(UnfitPath, match="MiB are wanted"):
         demand_fit(tmp_path)
 

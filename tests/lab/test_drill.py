@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.experiments.drill import DRILL, LOCMEM, PASSWORD
+from nearcache.lab.base.messages import Phase, Setup
+from nearcache.lab.base.model import Candidate, Plan
+from nearcache.lab.experiments.drill import arm as drill
+from nearcache.lab.experiments.drill.arm import Case, DrillSubject, NotHealthy, Seen, outcome
+from nearcache.lab.experiments.drill.findings import SEVERITY, class_of, outcomes_of, views, worst
+from nearcache.lab.experiments.drill.patient import BLOCKS, NAP_S, Patience, Patient, Reply
+from nearcache.lab.experiments.drill.plan import DRILL, LOCMEM, PASSWORD
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import Candidate, Plan
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase, Setup
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.servers.own import OwnServer
-from nearcache.lab.subjects import drill
-from nearcache.lab.subjects.drill import Case, DrillSubject, NotHealthy, Seen, outcome
-from nearcache.lab.subjects.drill_patient import BLOCKS, NAP_S, Patience, Patient, Reply
 from nearcache.lab.views import Grid, Table
-from nearcache.lab.views.drill import SEVERITY, class_of, outcomes_of, views, worst
 from tests.needs import need_package
 
 from .conftest import Silent, need

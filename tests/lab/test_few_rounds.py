@@ -6,19 +6,23 @@ import math
 
 import pytest
 
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.base.model import Operation
+from nearcache.lab.base.units import scale_for
+from nearcache.lab.experiments.disks import findings as disks
+from nearcache.lab.experiments.locks import findings as locks
+from nearcache.lab.experiments.stores import findings as stores
+from nearcache.lab.experiments.warmup import findings as warmup
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.claims import ClaimResult, word_for
 from nearcache.lab.judging.explain import explain_one
+from nearcache.lab.judging.reading import compared_all
 from nearcache.lab.judging.words import beside, noise, span
-from nearcache.lab.method.stats import Effect, judge
-from nearcache.lab.model import Operation
 from nearcache.lab.reports import tables
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample, Series
-from nearcache.lab.timing.attribution import Attributor
-from nearcache.lab.units import scale_for
-from nearcache.lab.views import Table, disks, locks, stores, warmup
-from nearcache.lab.views.reading import compared_all
+from nearcache.lab.results.sample import Sample, Series
+from nearcache.lab.statistics.stats import Effect, judge
+from nearcache.lab.timers.attribution import Attributor
+from nearcache.lab.views import Table
 
 from .made import experiment, sample_of, steady
 from .test_void_views import everything

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.proofs.fidelity import (
+from nearcache.lab.workloads.fidelity import (
     EXACT,
     Planted,
     difference,

@@ -9,14 +9,14 @@ import random
 
 import pytest
 
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.base.model import Operation
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.method.stats import LEAST_FLOOR
-from nearcache.lab.model import Operation
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.page_data import page_data
 from nearcache.lab.reports.table_csv import render
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.statistics.stats import LEAST_FLOOR
 from nearcache.lab.views import Views
 
 from .made import PLAN, experiment, phase, sample_of, steady

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.experiments.hashes import DATA, HASHES, Data
+from nearcache.lab.base.messages import Phase, Setup, Visit
+from nearcache.lab.base.model import Candidate, Plan
+from nearcache.lab.base.subject import Unavailable
+from nearcache.lab.experiments.hashes import arm as subject_module
+from nearcache.lab.experiments.hashes.arm import HashesSubject, Limits, Wire, WrongAnswer, bucket_of
+from nearcache.lab.experiments.hashes.findings import front, knee, views
+from nearcache.lab.experiments.hashes.plan import DATA, HASHES, Data
+from nearcache.lab.experiments.hashes.rules import try_rules
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import Candidate, Plan
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase, Setup, Visit
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.servers.own import OwnServer
-from nearcache.lab.subjects import Unavailable
-from nearcache.lab.subjects import hashes as subject_module
-from nearcache.lab.subjects.hashes import HashesSubject, Limits, Wire, WrongAnswer, bucket_of
-from nearcache.lab.subjects.hashes_rules import try_rules
 from nearcache.lab.views import Chart, Table
-from nearcache.lab.views.hashes import front, knee, views
 from tests.needs import missing
 
 from .conftest import Silent, need

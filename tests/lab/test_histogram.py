@@ -9,7 +9,7 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcache.lab.histogram import GREATEST, Histogram, new_hdr
+from nearcache.lab.results.histogram import GREATEST, Histogram, new_hdr
 
 VALUES = st.lists(st.integers(0, 10**6) | st.integers(0, 2 * GREATEST), max_size=50)
 

@@ -19,9 +19,15 @@ from typing import Any
 import pytest
 
 from nearcache.lab import servers as lab_servers
-from nearcache.lab.candidates import choose, fill
+from nearcache.lab.arms.candidates import choose, fill
+from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
+from nearcache.lab.base.model import Candidate, Plan
+from nearcache.lab.base.subject import Unavailable
 from nearcache.lab.endpoint.songs import SONGS, Songs
-from nearcache.lab.experiments.http import HTTP
+from nearcache.lab.experiments.http import arm as subject_module
+from nearcache.lab.experiments.http.arm import CAPACITY, CLIENTS, HttpSubject
+from nearcache.lab.experiments.http.findings import views
+from nearcache.lab.experiments.http.plan import HTTP
 from nearcache.lab.load.http_client import (
     Answer,
     BadAnswer,
@@ -30,20 +36,14 @@ from nearcache.lab.load.http_client import (
     open_loop,
     request,
 )
+from nearcache.lab.load.open_loop import OpenLoop
 from nearcache.lab.load.wrk import Wrk, find_wrk
-from nearcache.lab.model import Candidate, Plan
 from nearcache.lab.proofs.proof import TreatmentNotApplied
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.servers.web import nginx_config
-from nearcache.lab.subjects import Unavailable
-from nearcache.lab.subjects import http as subject_module
-from nearcache.lab.subjects.http import CAPACITY, CLIENTS, HttpSubject
-from nearcache.lab.timing.open_loop import OpenLoop
 from nearcache.lab.views import Table
-from nearcache.lab.views.http import views
 
 from .conftest import Silent, need
 from .made import Quiet

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.runs.keeping import RESCUE, Keeper
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample, read_sample
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.experiments.backends.plan import BACKENDS
+from nearcache.lab.results.sample import Sample, read_sample
+from nearcache.lab.runner.keeping import RESCUE, Keeper
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 
 
 @pytest.fixture

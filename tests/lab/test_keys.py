@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from nearcache.lab.experiments.keys import KEYS, URLS
+from nearcache.lab.base.messages import Phase, Setup
+from nearcache.lab.base.model import Candidate, Experiment, Plan
+from nearcache.lab.experiments.keys.arm import KeysSubject, implementation_of, keys_of
+from nearcache.lab.experiments.keys.findings import odds, views
+from nearcache.lab.experiments.keys.plan import KEYS, URLS
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import Candidate, Experiment, Plan
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase, Setup
-from nearcache.lab.sample import Sample
-from nearcache.lab.subjects.keys import KeysSubject, implementation_of, keys_of
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.views import Chart, Table
-from nearcache.lab.views.keys import odds, views
 
 from .conftest import Silent
 from .made import Quiet

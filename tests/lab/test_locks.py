@@ -6,16 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from nearcache.lab.candidates import choose
-from nearcache.lab.experiments.locks import LOCKS, TIMEOUT_S
-from nearcache.lab.model import NO_PAYLOAD, Candidate, Plan
-from nearcache.lab.proofs.proof import TreatmentNotApplied
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Setup
-from nearcache.lab.sample import Sample
-from nearcache.lab.subjects.forked import Forked, ForkFailed, Silent, Teller
-from nearcache.lab.subjects.lock_rules import (
+from nearcache.lab.arms.candidates import choose
+from nearcache.lab.arms.forked import Forked, ForkFailed, Silent, Teller
+from nearcache.lab.base.messages import Setup
+from nearcache.lab.base.model import NO_PAYLOAD, Candidate, Plan
+from nearcache.lab.experiments.locks.arm import (
+    ATTEMPTS,
+    LockSubject,
+    TwoInside,
+    covered,
+    most_at_once,
+    phases_of,
+    shape,
+)
+from nearcache.lab.experiments.locks.findings import views
+from nearcache.lab.experiments.locks.lockers import prove_redis_lock
+from nearcache.lab.experiments.locks.plan import LOCKS, TIMEOUT_S
+from nearcache.lab.experiments.locks.rules import (
     AFTER_CLEAR,
     AFTER_FLUSH,
     ONE_LOCK,
@@ -25,19 +32,12 @@ from nearcache.lab.subjects.lock_rules import (
     TWO_LOCKS,
     UNTOLD,
 )
-from nearcache.lab.subjects.lock_tasks import MOST_KEPT_OUT_S, PARTS, comes_in
-from nearcache.lab.subjects.lockers import prove_redis_lock
-from nearcache.lab.subjects.locks import (
-    ATTEMPTS,
-    LockSubject,
-    TwoInside,
-    covered,
-    most_at_once,
-    phases_of,
-    shape,
-)
+from nearcache.lab.experiments.locks.tasks import MOST_KEPT_OUT_S, PARTS, comes_in
+from nearcache.lab.proofs.proof import TreatmentNotApplied
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.views import Table
-from nearcache.lab.views.locks import views
 from tests.needs import need_package
 
 from . import faulty_locks
@@ -269,6 +269,6 @@ def test_a_forked_child_answers_fails_or_is_silent_and_never_stays() -> None:
 
 
 def test_every_lock_of_the_registry_names_a_locker() -> None:
-    from nearcache.lab.subjects.lockers import LOCKERS
+    from nearcache.lab.experiments.locks.lockers import LOCKERS
 
     assert {candidate.options["locker"] for candidate in LOCKS.candidates} == set(LOCKERS)

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from nearcache.lab.experiments.objects import OBJECTS
+from nearcache.lab.base.model import Candidate
+from nearcache.lab.experiments.objects.distance import Distance
+from nearcache.lab.experiments.objects.findings import MAKING, REQUESTS, views
+from nearcache.lab.experiments.objects.plan import OBJECTS
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import Candidate
-from nearcache.lab.sample import Sample
-from nearcache.lab.subjects.objects.distance import Distance
+from nearcache.lab.results.sample import Sample
 from nearcache.lab.views import Chart, Table
-from nearcache.lab.views.objects import MAKING, REQUESTS, views
 from tests.needs import need_package
 
 from .conftest import need

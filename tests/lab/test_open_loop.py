@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from nearcache.lab.timing.open_loop import NS, OpenLoop, arrivals, drive
+from nearcache.lab.load.open_loop import NS, OpenLoop, arrivals, drive
 
 
 class Time:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.core.cache.backends.locmem import LocMemCache
 
+from nearcache.lab.base.redact import redact
 from nearcache.lab.own.alias import own_alias, reach_of, with_place
-from nearcache.lab.runs.redact import redact
-from nearcache.lab.sample import read_sample
+from nearcache.lab.results.sample import read_sample
 from tests.redis.servers import Server, running
 
 from .test_cli import lab

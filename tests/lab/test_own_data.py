@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.candidates import LOCMEM
+from nearcache.lab.arms.candidates import LOCMEM
+from nearcache.lab.base.messages import Visit
+from nearcache.lab.experiments.codecs.arm import CodecSubject
 from nearcache.lab.own.data import MOST_VALUE_BYTES, OwnData, read_directory
-from nearcache.lab.proofs.fidelity import EXACT
 from nearcache.lab.proofs.stored import Meter
-from nearcache.lab.runs.messages import Visit
-from nearcache.lab.sample import read_sample
-from nearcache.lab.subjects.codecs import CodecSubject
-from nearcache.lab.timing.operations import Bench, Visitor
+from nearcache.lab.results.sample import read_sample
+from nearcache.lab.timers.operations import Bench, Visitor
 from nearcache.lab.workloads import make_payload
+from nearcache.lab.workloads.fidelity import EXACT
 from nearcache.lab.workloads.own import OwnValues
 
 from .calm_lab import calm_lab

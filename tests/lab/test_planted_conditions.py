@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.candidates import CANDIDATES, LOCMEM, choose
-from nearcache.lab.experiments.backends import BACKENDS
+from nearcache.lab.arms.candidates import CANDIDATES, LOCMEM, choose
+from nearcache.lab.base.model import Candidate, Experiment, Plan
+from nearcache.lab.checks.rules import badge, examine
+from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.method.rules import badge, examine
-from nearcache.lab.model import Candidate, Experiment, Plan
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 
 from .conftest import Silent, need
 

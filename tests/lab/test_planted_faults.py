@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from nearcache.lab.candidates import CANDIDATES, HIREDIS, LOCMEM, REDIS_PY, choose
-from nearcache.lab.model import Candidate
-from nearcache.lab.sample import Sample
+from nearcache.lab.arms.candidates import CANDIDATES, HIREDIS, LOCMEM, REDIS_PY, choose
+from nearcache.lab.base.model import Candidate
+from nearcache.lab.results.sample import Sample
 from tests.needs import need_package
 
 from .conftest import RunTiny

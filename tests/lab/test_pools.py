@@ -9,20 +9,20 @@ from dataclasses import replace
 
 import pytest
 
-from nearcache.lab.candidates import choose
-from nearcache.lab.experiments.pools import POOLS
-from nearcache.lab.method.fairness import fairest, jain
-from nearcache.lab.model import Candidate, Plan
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.sample import Cell, Sample
-from nearcache.lab.subjects import crowd_styles
-from nearcache.lab.subjects.crowd_styles import NeverEnded, Rounds, Threads, Times
-from nearcache.lab.subjects.pools import encoded, phases_of, shortfall
-from nearcache.lab.timing.operations import WrongAnswer
-from nearcache.lab.units import NOTHING
+from nearcache.lab.arms import crowd_styles
+from nearcache.lab.arms.candidates import choose
+from nearcache.lab.arms.crowd_styles import NeverEnded, Rounds, Threads, Times
+from nearcache.lab.base.model import Candidate, Plan
+from nearcache.lab.base.units import NOTHING
+from nearcache.lab.experiments.pools.arm import encoded, phases_of, shortfall
+from nearcache.lab.experiments.pools.findings import views
+from nearcache.lab.experiments.pools.plan import POOLS
+from nearcache.lab.results.sample import Cell, Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.statistics.fairness import fairest, jain
+from nearcache.lab.timers.operations import WrongAnswer
 from nearcache.lab.views import Grey, Table
-from nearcache.lab.views.pools import views
 from nearcache.lab.views.waits import Waits
 from tests.needs import need_package
 

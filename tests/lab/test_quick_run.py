@@ -12,7 +12,7 @@ import pytest
 
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports.html import render
-from nearcache.lab.sample import Sample, read_sample
+from nearcache.lab.results.sample import Sample, read_sample
 
 from .calm_lab import calm_lab
 from .conftest import calm, need, report_if_calm

@@ -16,11 +16,11 @@ import pytest
 from nearcache.lab.advice.admission import Needs
 from nearcache.lab.advice.recommend import Advice, Evidence, advise
 from nearcache.lab.advice.verdict import recommend
-from nearcache.lab.experiments.drill import DRILL
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.experiments.drill.plan import DRILL
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from tests.needs import need_package
 
 from .codecs_made_up import (

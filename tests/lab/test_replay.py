@@ -12,12 +12,12 @@ import pytest
 from django.core.cache.backends.locmem import LocMemCache
 
 from nearcache.errors import LabError
-from nearcache.lab.method.evidence import kinds_of_answers
+from nearcache.lab.checks.evidence import kinds_of_answers
+from nearcache.lab.experiments.replay.arm import Stage
 from nearcache.lab.own.replaying import make_ready, speed_of
 from nearcache.lab.own.script import Playwright, Script, Spec, Values, calls_of
-from nearcache.lab.sample import Cell, read_sample
-from nearcache.lab.subjects.replay import Stage
-from nearcache.lab.timing.operations import WrongAnswer
+from nearcache.lab.results.sample import Cell, read_sample
+from nearcache.lab.timers.operations import WrongAnswer
 from nearcache.recording.cache import RecordingCache
 from nearcache.recording.trace import read
 from tests.recording.test_recording import make

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.files import packed, read_runs
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports import markdown, table_csv
 from nearcache.lab.reports.html import render
-from nearcache.lab.sample import FORMAT, read_sample
+from nearcache.lab.results.files import packed, read_runs
+from nearcache.lab.results.sample import FORMAT, read_sample
 
 from .made_up import HOSTILE, candidate, crowd, endings, experiment, fill, measured, rates, sizes
 from .schema import SCHEMA, faults

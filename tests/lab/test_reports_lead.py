@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nearcache.lab import experiments
+from nearcache.lab.experiments import registry as experiments
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports import html, terminal
 from nearcache.lab.reports.lead import MOST, REST_TITLE, lead_and_rest

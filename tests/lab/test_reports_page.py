@@ -18,7 +18,7 @@ from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports.colours import PALETTE
 from nearcache.lab.reports.html import render
 from nearcache.lab.reports.page_data import RANKS
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
 from nearcache.lab.views import Chart, Grid, Line, Table, Views
 
 from .conftest import need

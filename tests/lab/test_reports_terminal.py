@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nearcache.lab import experiments
+from nearcache.lab.base.units import quantity, rate, scale_for, times
+from nearcache.lab.experiments import registry as experiments
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.words import TIMES, TO
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.terminal import print_report
 from nearcache.lab.reports.terminal_views import draw
 from nearcache.lab.reports.textplots import LEVELS, bar, plot, sparkline, stacked
-from nearcache.lab.sample import Sample
-from nearcache.lab.units import quantity, rate, scale_for, times
+from nearcache.lab.results.sample import Sample
 from nearcache.lab.views import Chart, Grey, Grid, Line, Mark, Table, Views
 
 from .made_up import HOSTILE, candidate, crowd, endings, experiment, fill, measured, rates, sizes

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from nearcache.lab.advice.verdict import recommend, void_run
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.checks import evidence
+from nearcache.lab.checks.firm import doubt, legend
+from nearcache.lab.checks.readings import course_of
+from nearcache.lab.checks.rules import RULES, badge, examine, voided
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.method import evidence
-from nearcache.lab.method.firm import doubt, legend
-from nearcache.lab.method.readings import course_of
-from nearcache.lab.method.rules import RULES, badge, examine, voided
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
 
 from .made import experiment, phase, sample_of, steady
 

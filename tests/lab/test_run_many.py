@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.experiments import EXPERIMENTS
-from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.runs.laboratory import Wish, planned, prepare, takes
-from nearcache.lab.sample import read_sample
+from nearcache.lab.experiments.backends.plan import BACKENDS
+from nearcache.lab.experiments.registry import EXPERIMENTS
+from nearcache.lab.results.sample import read_sample
+from nearcache.lab.runner.laboratory import Wish, planned, prepare, takes
 
 from .test_cli import environment, lab
 

@@ -10,10 +10,10 @@ from statistics import median, pstdev
 import pytest
 
 from nearcache.errors import LabError
-from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.judging.merging import merge
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.sample import FORMAT, Sample, read_sample, summarize
+from nearcache.lab.experiments.backends.plan import BACKENDS
+from nearcache.lab.results.merging import merge
+from nearcache.lab.results.sample import FORMAT, Sample, read_sample, summarize
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 
 
 def small_sample(seed: int = 1) -> Sample:

@@ -13,7 +13,7 @@ import pytest
 
 from nearcache.errors import LabError
 from nearcache.lab import servers as servers_module
-from nearcache.lab.runs.directories import disk_parent, mount_of
+from nearcache.lab.base.directories import disk_parent, mount_of
 from nearcache.lab.servers import Running, ServerMissing, postgres
 from nearcache.lab.servers.postgres import connection_string, django_database
 from tests.needs import need_package
@@ -25,7 +25,7 @@ psycopg = need_package("psycopg")
 
 STARTS_AND_WAITS = """
 import sys, time
-from nearcache.lab.runs.directories import private_directory
+from nearcache.lab.base.directories import private_directory
 from nearcache.lab.servers import Servers
 servers = Servers(private_directory(), None)
 running = servers.start("postgres")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from nearcache.errors import LabError
+from nearcache.lab.experiments.objects.arm import ensure_bucket
+from nearcache.lab.experiments.objects.boxes import s3_client
 from nearcache.lab.servers import Running, ServerMissing, s3
 from nearcache.lab.servers.s3 import PRODUCTS, Place
-from nearcache.lab.subjects.objects import ensure_bucket
-from nearcache.lab.subjects.objects.boxes import s3_client
 from tests.needs import need_package
 
 from .private_servers import need_server, some_servers

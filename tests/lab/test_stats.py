@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from nearcache.lab.method.bootstrap import Medians
-from nearcache.lab.method.stats import (
+from nearcache.lab.statistics.bootstrap import Medians
+from nearcache.lab.statistics.stats import (
     ALPHA,
     LEAST_FLOOR,
     Effect,
@@ -26,7 +26,7 @@ from nearcache.lab.method.stats import (
     signed_rank_p,
     warm_up_count,
 )
-from nearcache.lab.method.student import chance_beyond, critical, p_of_reach
+from nearcache.lab.statistics.student import chance_beyond, critical, p_of_reach
 
 
 def effect(ratio: float, low: float, high: float) -> Effect:

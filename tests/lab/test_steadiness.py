@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from nearcache.lab.method.steadiness import classify, segments, together, trend_of
+from nearcache.lab.statistics.steadiness import classify, segments, together, trend_of
 
 FLOOR = math.log(1.03)
 

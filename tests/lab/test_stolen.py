@@ -10,19 +10,19 @@ from itertools import chain, count, repeat
 
 import pytest
 
-from nearcache.lab.candidates import LOCMEM
-from nearcache.lab.experiments.backends import BACKENDS
+from nearcache.lab.arms.candidates import LOCMEM
+from nearcache.lab.base.messages import Phase, Visited
+from nearcache.lab.base.model import Plan
+from nearcache.lab.checks.rules import badge, voided
+from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.judging.merging import merge
-from nearcache.lab.method.rules import badge, voided
-from nearcache.lab.model import Plan
 from nearcache.lab.reports import tables
-from nearcache.lab.runs import machine
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase, Visited
-from nearcache.lab.runs.stolen import HELD_MOST, Pressure, StolenTime, steal_share
-from nearcache.lab.sample import Sample
+from nearcache.lab.results import machine
+from nearcache.lab.results.merging import merge
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.timers.stolen import HELD_MOST, Pressure, StolenTime, steal_share
 
 from .conftest import Silent
 from .made import experiment, sample_of, steady

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.runs.driver import Driver, measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.stopping import Stopped, Stopping
+from nearcache.lab.experiments.backends.plan import BACKENDS
+from nearcache.lab.runner.driver import Driver, measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.stopping import Stopped, Stopping
 
 from .conftest import Silent
 

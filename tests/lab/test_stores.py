@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.experiments.stores import STORES
+from nearcache.lab.experiments.stores.findings import LIKE_WITH_LIKE, views
+from nearcache.lab.experiments.stores.plan import STORES
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
 from nearcache.lab.views import Chart, Table
-from nearcache.lab.views.stores import LIKE_WITH_LIKE, views
 from nearcache.lab.workloads.blobs import BLOBS
 from tests.needs import need_package
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcache.lab.method.rules import voided
-from nearcache.lab.sample import read_sample
+from nearcache.lab.checks.rules import voided
+from nearcache.lab.results.sample import read_sample
 
 from .conftest import need
 from .test_cli import LAB, environment, lab, left_behind

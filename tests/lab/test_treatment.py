@@ -8,9 +8,9 @@ import sys
 import pytest
 from django.core.cache.backends.locmem import LocMemCache
 
-from nearcache.lab.candidates import CANDIDATES, LOCMEM, choose
+from nearcache.lab.arms.candidates import CANDIDATES, LOCMEM, choose
 from nearcache.lab.proofs.proof import TreatmentNotApplied, prove_treatment
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
 from tests.needs import need_package
 
 from .conftest import make_run_tiny, need

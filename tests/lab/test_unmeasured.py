@@ -8,13 +8,13 @@ import pytest
 
 from nearcache.cli.lab.run import Done, _exit_code
 from nearcache.errors import LabError
-from nearcache.lab.experiments.objects import OBJECTS
+from nearcache.lab.advice.unmeasured import not_measured, unanswered
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.experiments.objects.plan import OBJECTS
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.method.unmeasured import not_measured, unanswered
 from nearcache.lab.reports import html, markdown
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.servers import s3
 from tests.needs import need_package
 

@@ -8,14 +8,14 @@ from io import StringIO
 from rich.console import Console
 
 from nearcache.lab.advice.verdict import caches_block, recommend
-from nearcache.lab.experiments.backends import BACKENDS
+from nearcache.lab.base.units import short, us
+from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.words import beside
 from nearcache.lab.reports.html import render
 from nearcache.lab.reports.terminal import print_report
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.sample import Sample
-from nearcache.lab.units import short, us
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 
 NAMES = ["diskcache", "filebased", "pymemcache-tcp", "python-memcached-unix"]
 

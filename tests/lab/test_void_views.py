@@ -9,16 +9,16 @@ from importlib import import_module
 import pytest
 
 from nearcache.lab.advice.verdict import void_run
-from nearcache.lab.experiments import EXPERIMENTS
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.base.model import NO_PAYLOAD
+from nearcache.lab.experiments.registry import EXPERIMENTS
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import NO_PAYLOAD
+from nearcache.lab.judging.reading import cell_of, compared, point_of
 from nearcache.lab.reports import html, markdown
 from nearcache.lab.reports.parts import views_of
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.views import Chart, Table, Views
-from nearcache.lab.views.reading import cell_of, compared, point_of
 
 from .test_wording import printed
 

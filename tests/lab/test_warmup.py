@@ -11,15 +11,12 @@ from typing import Any
 
 import pytest
 
-from nearcache.lab.candidates import LOCMEM
-from nearcache.lab.experiments.warmup import WARMUP
-from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import NO_PAYLOAD, Plan
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
-from nearcache.lab.subjects.warmup_refill import (
+from nearcache.lab.arms.candidates import LOCMEM
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.base.model import NO_PAYLOAD, Plan
+from nearcache.lab.experiments.warmup.findings import views
+from nearcache.lab.experiments.warmup.plan import WARMUP
+from nearcache.lab.experiments.warmup.refill import (
     KEYS,
     Refill,
     Request,
@@ -27,8 +24,11 @@ from nearcache.lab.subjects.warmup_refill import (
     plan_of,
     refill,
 )
+from nearcache.lab.judging.analysis import Analysis
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.views import Table
-from nearcache.lab.views.warmup import views
 
 from .conftest import Silent, need
 from .made import Quiet
@@ -182,16 +182,16 @@ def test_a_round_that_does_not_get_hot_ends_in_time() -> None:
 
 
 FOOTPRINT = """
-from nearcache.lab.subjects import warmup_memory
+from nearcache.lab.experiments.warmup import memory
 
 class Store(dict):
     def set(self, key, value, timeout):
         self[key] = value
 
-warmup_memory.TOTAL_BYTES = 4_000_000
+memory.TOTAL_BYTES = 4_000_000
 store = Store()  # each process has its own copy of it after the fork
-seen = warmup_memory.footprint(lambda: store, "p", 200_000)
-print(*map(int, vars(seen).values()), warmup_memory.pss_bytes())
+seen = memory.footprint(lambda: store, "p", 200_000)
+print(*map(int, vars(seen).values()), memory.pss_bytes())
 """
 
 

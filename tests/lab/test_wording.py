@@ -10,17 +10,17 @@ import pytest
 from rich.console import Console
 
 from nearcache.lab.advice.verdict import recommend
-from nearcache.lab.experiments import EXPERIMENTS
-from nearcache.lab.experiments.drill import DRILL
+from nearcache.lab.base.messages import Phase
+from nearcache.lab.base.model import NO_PAYLOAD
+from nearcache.lab.checks.rules import badge
+from nearcache.lab.experiments.drill.plan import DRILL
+from nearcache.lab.experiments.registry import EXPERIMENTS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.claims import answer
-from nearcache.lab.method.rules import badge
-from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import html, markdown, tables
 from nearcache.lab.reports.terminal import print_report
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.runs.messages import Phase
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 
 from .made import claim, experiment, sample_of, steady
 

@@ -25,12 +25,12 @@ from django.test import override_settings
 
 from nearcache.cli.lab.common import own_aliases
 from nearcache.errors import LabError
-from nearcache.lab.experiments import EXPERIMENTS
+from nearcache.lab.experiments.registry import EXPERIMENTS
 from nearcache.lab.own.guard import OwnCache, Refused
 from nearcache.lab.own.replaying import make_ready
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare, takes
-from nearcache.lab.sample import Sample
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare, takes
 from nearcache.lab.servers import Servers
 from nearcache.recording.cache import RecordingCache
 from nearcache.recording.trace import read

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nearcache.lab.model import Candidate, Experiment, Plan
-from nearcache.lab.runs.driver import measure
-from nearcache.lab.runs.laboratory import Wish, new_sample, prepare
-from nearcache.lab.sample import Sample
+from nearcache.lab.base.model import Candidate, Experiment, Plan
+from nearcache.lab.results.sample import Sample
+from nearcache.lab.runner.driver import measure
+from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 
 from .conftest import Silent
 

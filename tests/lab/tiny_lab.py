@@ -9,10 +9,10 @@ import sys
 from dataclasses import replace
 
 from nearcache.cli import main
-from nearcache.lab import experiments
-from nearcache.lab.candidates import choose
-from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.model import Plan
+from nearcache.lab.arms.candidates import choose
+from nearcache.lab.base.model import Plan
+from nearcache.lab.experiments import registry as experiments
+from nearcache.lab.experiments.backends.plan import BACKENDS
 
 PLAN = Plan(repetitions=1, rounds=2, phase_ms=1, time_limit_s=5)
 

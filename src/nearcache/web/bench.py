@@ -26,7 +26,7 @@ from django.utils.crypto import salted_hmac
 
 from nearcache.base.per_process import Mutex
 from nearcache.lab.own.room import free_entries
-from nearcache.lab.timing.attribution import is_native
+from nearcache.lab.timers.attribution import is_native
 from nearcache.lab.workloads import PAYLOADS
 from nearcache.web.options import WebOptions, aliases_of, samples_directory, web_options
 from nearcache.web.samples import Attempt, Outcome, SampleStore, forget_former

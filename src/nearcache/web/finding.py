@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from nearcache.lab.method.stats import ALPHA, LEAST_FLOOR
+from nearcache.lab.statistics.stats import ALPHA, LEAST_FLOOR
 
 LEAST_READS = 100  # of a cache, before a sentence names it
 

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from nearcache.errors import LabError
-from nearcache.lab.candidates import fill, unknown_name
-from nearcache.lab.experiments import EXPERIMENTS
-from nearcache.lab.model import Candidate
-from nearcache.lab.runs.directories import private_directory
-from nearcache.lab.runs.stopping import Stopped, Stopping
+from nearcache.lab.arms.candidates import fill, unknown_name
+from nearcache.lab.base.directories import private_directory
+from nearcache.lab.base.model import Candidate
+from nearcache.lab.experiments.registry import EXPERIMENTS
+from nearcache.lab.runner.stopping import Stopped, Stopping
 from nearcache.lab.servers import ServerMissing, Servers, child_setup, end_process
 from nearcache.web import SETUP_VARIABLE
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from nearcache.errors import LabError
 
 if TYPE_CHECKING:
-    from nearcache.lab.model import Candidate
-    from nearcache.lab.sample import Sample
+    from nearcache.lab.base.model import Candidate
+    from nearcache.lab.results.sample import Sample
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,7 +46,7 @@ def show(
 def _check_detail(
     names: Sequence[tuple[str, str]], operation: str | None, payload: str | None
 ) -> None:
-    from nearcache.lab.candidates import unknown_name
+    from nearcache.lab.arms.candidates import unknown_name
 
     for kind, wanted, known in (
         ("operation", operation, dict.fromkeys(name[0] for name in names)),
@@ -60,9 +60,9 @@ def own_aliases(module: str, wanted: Sequence[str]) -> list[Candidate]:
     """Candidates for the caches of a user's settings module."""
     from django.conf import Settings
 
-    from nearcache.lab.candidates import unknown_name
+    from nearcache.lab.arms.candidates import unknown_name
+    from nearcache.lab.base.redact import redact
     from nearcache.lab.own.alias import own_alias
-    from nearcache.lab.runs.redact import redact
 
     sys.path.insert(0, os.getcwd())
     try:

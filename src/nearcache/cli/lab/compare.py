@@ -40,8 +40,8 @@ def compare(
     2 if the runs cannot be compared.
     """
     require_lab_extra()
-    from nearcache.lab.files import read_runs
     from nearcache.lab.judging.compare import compare as compare_samples
+    from nearcache.lab.results.files import read_runs
 
     sides = read_runs([before]), read_runs([after])
     common = [name for name in sides[0] if name in sides[1]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from nearcache.lab.model import Experiment
+    from nearcache.lab.base.model import Experiment
 
 WIDTH = 96
 
@@ -22,7 +22,7 @@ def list_(names: tuple[str, ...]) -> None:
     Without a NAME one line for each experiment; with it candidates, operations, payloads,
     and what the experiment cannot answer.
     """
-    from nearcache.lab.experiments import EXPERIMENTS, experiment_named
+    from nearcache.lab.experiments.registry import EXPERIMENTS, experiment_named
 
     if not names:
         width = max(map(len, EXPERIMENTS))
@@ -37,7 +37,7 @@ def list_(names: tuple[str, ...]) -> None:
 
 
 def _details(experiment: Experiment) -> Iterator[str]:
-    from nearcache.lab.units import counted
+    from nearcache.lab.base.units import counted
 
     yield f"{experiment.name}: {experiment.question}"
     plans = (

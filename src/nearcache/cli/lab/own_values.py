@@ -64,8 +64,8 @@ def own_values(asked: Asked) -> Iterator[tuple[OwnData | None, str]]:
     if not asked.wanted:
         yield None, ""
         return
+    from nearcache.lab.base.directories import private_directory
     from nearcache.lab.own.data import read_directory
-    from nearcache.lab.runs.directories import private_directory
 
     scratch = private_directory()
     try:

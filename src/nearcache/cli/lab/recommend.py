@@ -109,9 +109,9 @@ def _gathered(samples: Sequence[Path], quick: bool) -> Gathered:
 
 def _measure(name: str) -> None:
     """A quick run, kept where the next recommendation looks for it."""
-    from nearcache.lab.experiments import experiment_named
+    from nearcache.lab.experiments.registry import experiment_named
     from nearcache.lab.reports.progress import TerminalProgress
-    from nearcache.lab.runs.laboratory import Wish, prepare, run
+    from nearcache.lab.runner.laboratory import Wish, prepare, run
 
     seed = random.randrange(10**6)
     command = f"nearcache lab run {name} --quick --seed {seed}"

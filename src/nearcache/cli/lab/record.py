@@ -180,8 +180,8 @@ def cost(settings: str | None, alias: str, share: float) -> None:
     On a LocMemCache if you name no cache; of another, the difference is the same and what
     it is compared with is not.
     """
+    from nearcache.lab.base.directories import private_directory
     from nearcache.lab.own.recording_cost import cost_of_recording
-    from nearcache.lab.runs.directories import private_directory
 
     entry = _entry(settings, alias)
     scratch = private_directory()

@@ -54,8 +54,8 @@ def report(
     else is printed there. Exits 2 if a file is no sample, damaged or of another version.
     """
     require_lab_extra()
-    from nearcache.lab.files import read_runs
     from nearcache.lab.judging.analysis import Analysis
+    from nearcache.lab.results.files import read_runs
 
     runs = read_runs(files)
     wanted = {"html": html, "markdown": markdown, "csv": csv, "json": json}
@@ -76,8 +76,8 @@ def report(
 
 
 def _rendered(kind: str, path: Path, analysis: Analysis) -> str | bytes:
-    from nearcache.lab.files import packed
     from nearcache.lab.reports import html, markdown, table_csv
+    from nearcache.lab.results.files import packed
 
     if kind == "json":
         return packed(analysis.sample) if path.suffix == ".gz" else analysis.sample.to_text()

@@ -23,14 +23,14 @@ from nearcache.cli.lab.own_values import USUAL_KEYS, Asked, own_values
 from nearcache.errors import LabError
 
 if TYPE_CHECKING:
-    from nearcache.lab.method.findings import Finding
-    from nearcache.lab.model import Experiment
+    from nearcache.lab.base.model import Experiment
+    from nearcache.lab.base.prices import Prices
+    from nearcache.lab.checks.findings import Finding
     from nearcache.lab.own.replaying import Replay
-    from nearcache.lab.runs.driver import Order
-    from nearcache.lab.runs.laboratory import Wish
-    from nearcache.lab.runs.prices import Prices
-    from nearcache.lab.runs.stopping import Stopped
-    from nearcache.lab.sample import Sample
+    from nearcache.lab.results.sample import Sample
+    from nearcache.lab.runner.driver import Order
+    from nearcache.lab.runner.laboratory import Wish
+    from nearcache.lab.runner.stopping import Stopped
 
 REPLAY = "replay"
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -159,7 +159,7 @@ def run(names: Sequence[str], **given: Any) -> None:
 
 def _unless_stopped(work: Callable[[], int]) -> int:
     """The exit code; a signal at any time lets everything be put away first."""
-    from nearcache.lab.runs.stopping import Stopped, Stopping
+    from nearcache.lab.runner.stopping import Stopped, Stopping
 
     with Stopping():
         try:
@@ -186,7 +186,7 @@ def _measured(
 
 
 def _experiments(names: Sequence[str], given: dict[str, Any]) -> list[Experiment]:
-    from nearcache.lab.experiments import EXPERIMENTS, experiment_named
+    from nearcache.lab.experiments.registry import EXPERIMENTS, experiment_named
 
     if given["all_of_them"]:
         if names:
@@ -210,8 +210,8 @@ def _experiments(names: Sequence[str], given: dict[str, Any]) -> list[Experiment
 def _replay(given: dict[str, Any]) -> Iterator[Replay | None]:
     """The recording, made ready in a private directory that is gone afterwards."""
     from nearcache.cli.lab.record import read_files
+    from nearcache.lab.base.directories import private_directory
     from nearcache.lab.own.replaying import make_ready, speed_of
-    from nearcache.lab.runs.directories import private_directory
 
     speed = speed_of(given["speed"] or "max")
     if not given["replay"]:
@@ -226,7 +226,7 @@ def _replay(given: dict[str, Any]) -> Iterator[Replay | None]:
 
 
 def _wish(given: dict[str, Any]) -> Wish:
-    from nearcache.lab.runs.laboratory import Wish
+    from nearcache.lab.runner.laboratory import Wish
 
     if given["alias"] and not given["settings"]:
         raise LabError("--alias needs --settings MODULE, the settings that define it")
@@ -250,7 +250,7 @@ def _wish(given: dict[str, Any]) -> Wish:
 
 def _check_heard(experiments: Sequence[Experiment], wish: Wish) -> None:
     """What no experiment of this run listens to was meant for another."""
-    from nearcache.lab.runs.laboratory import takes
+    from nearcache.lab.runner.laboratory import takes
 
     if wish.paths and not any("path" in c.options for e in experiments for c in e.candidates):
         raise LabError("--path names directories for disks; run disks with it")
@@ -265,7 +265,7 @@ def _measures_own(given: dict[str, Any]) -> bool:
 
 
 def _prices(given: dict[str, Any]) -> Prices | None:
-    from nearcache.lab.runs.prices import Prices
+    from nearcache.lab.base.prices import Prices
 
     prices = Prices(
         gb_month=given["price_gb_month"],
@@ -283,7 +283,7 @@ def _prepared(
 
     By name, one that cannot is an error; of --all, it runs without that.
     """
-    from nearcache.lab.runs.laboratory import prepare, takes
+    from nearcache.lab.runner.laboratory import prepare, takes
 
     for option, what, ability in (
         ("--settings", "none of your caches", "takes_own_aliases"),
@@ -312,8 +312,8 @@ def _plain(wish: Wish) -> Wish:
 
 
 def _able(ability: str) -> list[str]:
-    from nearcache.lab.experiments import EXPERIMENTS
-    from nearcache.lab.runs.laboratory import takes
+    from nearcache.lab.experiments.registry import EXPERIMENTS
+    from nearcache.lab.runner.laboratory import takes
 
     return [experiment.name for experiment in EXPERIMENTS.values() if takes(experiment, ability)]
 
@@ -339,7 +339,7 @@ def _writable(directory: Path) -> None:
 
 def _command(seed: int) -> str:
     """The command line, with the seed that was drawn, so that it can be repeated."""
-    from nearcache.lab.runs.redact import redact
+    from nearcache.lab.base.redact import redact
 
     after_noun = sys.argv.index("lab") + 1 if "lab" in sys.argv else 1
     words = ["nearcache", "lab", *(redact(word) for word in sys.argv[after_noun:])]
@@ -363,7 +363,7 @@ class Done:
 
 def _run_all(orders: Sequence[tuple[Order, Wish]], out: Path, strict: bool) -> int:
     """One after the other; what fails takes no other with it. Returns the exit code."""
-    from nearcache.lab.runs.stopping import Stopped, Stopping
+    from nearcache.lab.runner.stopping import Stopped, Stopping
 
     done: list[Done] = []
     if len(orders) == 1:
@@ -419,10 +419,10 @@ def _forgiving(order: Order, wish: Wish, title: str, out: Path, done: list[Done]
 
 
 def _run_one(order: Order, wish: Wish, title: str, out: Path, done: list[Done]) -> Stopped | None:
-    from nearcache.lab.method.rules import voided
-    from nearcache.lab.method.unmeasured import unanswered
+    from nearcache.lab.advice.unmeasured import unanswered
+    from nearcache.lab.checks.rules import voided
     from nearcache.lab.reports.progress import TerminalProgress
-    from nearcache.lab.runs.laboratory import run as run_order
+    from nearcache.lab.runner.laboratory import run as run_order
 
     console = Console(stderr=True, highlight=False)
     with TerminalProgress(console, title, order.plan.time_limit_s) as progress:
@@ -453,7 +453,7 @@ def _why_nothing(sample: Sample) -> str:
 
 def _shown(sample: Sample, path: Path) -> str:
     """Print the report and write the page; where the page went, or why not."""
-    from nearcache.lab.runs.stopping import Stopped
+    from nearcache.lab.runner.stopping import Stopped
 
     page = path.with_suffix(".html")
     again = f"`nearcache lab report {path} --html {page}` writes it"

@@ -75,7 +75,7 @@ def serve(
 def _check(settings: str | None, aliases: list[str], payload: str) -> None:
     """What would otherwise fail in a worker, far from whoever asked."""
     from nearcache.cli.lab.common import own_aliases
-    from nearcache.lab.candidates import unknown_name
+    from nearcache.lab.arms.candidates import unknown_name
     from nearcache.lab.workloads import PAYLOADS
 
     if payload not in PAYLOADS:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nearcache.lab.base.model import Reach
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.model import Reach
-from nearcache.lab.proofs.fidelity import EXACT, fates_in
-from nearcache.lab.sample import Entry
-from nearcache.lab.views.reading import point_of
+from nearcache.lab.judging.reading import point_of
+from nearcache.lab.results.sample import Entry
 from nearcache.lab.workloads import PAYLOADS
+from nearcache.lab.workloads.fidelity import EXACT, fates_in
 
 REACHES: tuple[Reach, ...] = ("process", "host", "network")
 # Even pickle behind django-redis refuses these. To change them is held against a codec.

@@ -1,6 +1,6 @@
 """How values should be written: the codec of ``codecs`` that is fastest where it will run.
 
-The cost of each is what it took here, moved to the given link by the model of breakeven.py.
+The cost of each is what it took here, moved to the given link by the model of link_model.py.
 Candidates that may not be recommended were put aside before (admission.py). Of those that
 the run cannot tell apart, one that stores much less is taken, else the simplest.
 """
@@ -19,15 +19,15 @@ from nearcache.lab.advice.admission import (
     own_payloads,
     types_are_known,
 )
-from nearcache.lab.advice.breakeven import Arm, arms, measured_link
+from nearcache.lab.base.units import quantity
+from nearcache.lab.experiments.codecs.break_even import bits_per_s, model_sentences
+from nearcache.lab.experiments.codecs.link_model import Arm, arms, measured_link
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.method.stats import geometric_mean
-from nearcache.lab.proofs.fidelity import EXACT, fates_in
-from nearcache.lab.sample import Entry
-from nearcache.lab.timing.link import Link
-from nearcache.lab.units import quantity
-from nearcache.lab.views.break_even import bits_per_s, model_sentences
-from nearcache.lab.views.reading import point_of
+from nearcache.lab.judging.reading import point_of
+from nearcache.lab.results.sample import Entry
+from nearcache.lab.statistics.stats import geometric_mean
+from nearcache.lab.timers.link import Link
+from nearcache.lab.workloads.fidelity import EXACT, fates_in
 
 MUCH_SMALLER = 0.8  # of the bytes of the simplest: worth a compressor that costs no time
 STEP = 0.8  # from one bandwidth or round trip to the next, when looking for a change

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from nearcache.lab.base.prices import Prices
 from nearcache.lab.judging.analysis import Analysis
-from nearcache.lab.runs.prices import Prices
-from nearcache.lab.sample import Cell, Entry
+from nearcache.lab.results.sample import Cell, Entry
 from nearcache.lab.views import Table, Views
 
 HOURS_A_MONTH = 730

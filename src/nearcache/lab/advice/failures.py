@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nearcache.lab.sample import Cell, Entry, Sample
-from nearcache.lab.views.drill import SEVERITY, class_of, worst
+from nearcache.lab.experiments.drill.findings import SEVERITY, class_of, worst
+from nearcache.lab.results.sample import Cell, Entry, Sample
 
 # Faults of the server, not of what it is given: nobody chose them.
 OF_SERVERS = ("stopped", "frozen", "password")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nearcache.errors import LabError
-from nearcache.lab.files import ENDINGS
-from nearcache.lab.runs.machine import IDENTITY, describe_machine
-from nearcache.lab.sample import Sample, read_sample
+from nearcache.lab.results.files import ENDINGS
+from nearcache.lab.results.machine import IDENTITY, describe_machine
+from nearcache.lab.results.sample import Sample, read_sample
 
 WANTED = ("backends", "codecs", "drill")
 

@@ -14,14 +14,14 @@ from statistics import median
 from typing import Any
 
 from nearcache.lab.advice.admission import types_refusal
+from nearcache.lab.advice.unmeasured import not_measured
+from nearcache.lab.base.units import counted, us
 from nearcache.lab.judging.analysis import Analysis, Rank
 from nearcache.lab.judging.comparisons import FEW_PAIRS
 from nearcache.lab.judging.ties import least_surprising
 from nearcache.lab.judging.words import LOUD_FLOOR, beside
-from nearcache.lab.method.stats import TOO_NOISY
-from nearcache.lab.method.unmeasured import not_measured
-from nearcache.lab.sample import Cell
-from nearcache.lab.units import counted, us
+from nearcache.lab.results.sample import Cell
+from nearcache.lab.statistics.stats import TOO_NOISY
 
 KEPT_COPY_RATIO = 1.5
 # Rules that void nothing and are still worth a warning where they are broken.

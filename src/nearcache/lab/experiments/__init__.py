@@ -1,46 +1,22 @@
-"""The registry of experiments: a new one is a new file and one line here."""
+"""The questions of the lab: one experiment, one folder.
 
-from __future__ import annotations
+registry.py   all of them, by name; a new one is a new folder and one line there
+backends/     which cache backend answers fastest, for one process
+codecs/       which serializer, compressor and parser
+disks/        which of two disks is the better place for a cache directory
+drill/        what a cache does when its server is stopped, frozen or full
+hashes/       many small values: keys of their own, or hashes
+http/         an endpoint cached in Django, by nginx in front of it, or not at all
+keys/         what hashing a key costs
+locks/        what a lock costs: alone, in a crowd, after its holder has died
+objects/      how much slower than a cache S3 is
+pools/        few connections for many contenders
+replay/       the calls of the user's own site
+stores/       Redis against PostgreSQL at JSON
+warmup/       what it costs to begin
 
-from nearcache.errors import LabError
-from nearcache.lab.candidates import unknown_name
-from nearcache.lab.experiments.backends import BACKENDS
-from nearcache.lab.experiments.codecs import CODECS
-from nearcache.lab.experiments.disks import DISKS
-from nearcache.lab.experiments.drill import DRILL
-from nearcache.lab.experiments.hashes import HASHES
-from nearcache.lab.experiments.http import HTTP
-from nearcache.lab.experiments.keys import KEYS
-from nearcache.lab.experiments.locks import LOCKS
-from nearcache.lab.experiments.objects import OBJECTS
-from nearcache.lab.experiments.pools import POOLS
-from nearcache.lab.experiments.replay import REPLAY
-from nearcache.lab.experiments.stores import STORES
-from nearcache.lab.experiments.warmup import WARMUP
-from nearcache.lab.model import Experiment
-
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (
-        BACKENDS,
-        CODECS,
-        DISKS,
-        KEYS,
-        OBJECTS,
-        LOCKS,
-        POOLS,
-        STORES,
-        HASHES,
-        HTTP,
-        DRILL,
-        WARMUP,
-        REPLAY,
-    )
-}
-
-
-def experiment_named(name: str) -> Experiment:
-    try:
-        return EXPERIMENTS[name]
-    except KeyError:
-        raise LabError(unknown_name("experiment", name, EXPERIMENTS)) from None
+Each is as backends/plan.py (question, candidates, operations: data, no code; docs/experiments.md
+has its head), codecs/arm.py (the subject that measures; ``arms`` has the one for plain aliases)
+and backends/findings.py (what only this experiment shows). A folder knows no other, and this
+file imports nothing, so that a worker loads one experiment and not all.
+"""

@@ -1,8 +1,8 @@
 """A sample judged: who is faster than whom, as far as the run can tell.
 
 analysis.py     rows, ranks, contrasts; ties.py: of equals, the one to take
-comparisons.py  pair by pair, and what is void
-claims.py       the seeds' headlines, asked again; explain.py: what made a difference
+comparisons.py  pair by pair, and what is void; reading.py: numbers by name
 words.py        how a comparison is said
-compare.py      two runs: what became slower, what else changed; merging.py: two runs as one
+claims.py       the seeds' headlines, asked again; explain.py: what made a difference
+compare.py      two runs: what became slower, what else changed
 """

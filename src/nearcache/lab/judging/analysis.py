@@ -14,12 +14,12 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import TypeVar
 
+from nearcache.lab.base.model import NO_PAYLOAD
+from nearcache.lab.checks.firm import is_firm
 from nearcache.lab.judging.claims import ClaimResult, answer
 from nearcache.lab.judging.comparisons import Comparisons
-from nearcache.lab.method.firm import is_firm
-from nearcache.lab.method.stats import Effect, Points, Verdict, geometric_mean
-from nearcache.lab.model import NO_PAYLOAD
-from nearcache.lab.sample import Cell, Entry, Summary, summarize
+from nearcache.lab.results.sample import Cell, Entry, Summary, summarize
+from nearcache.lab.statistics.stats import Effect, Points, Verdict, geometric_mean
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from nearcache.lab.method.stats import LEAST_FLOOR, Effect, judge
-from nearcache.lab.model import NO_PAYLOAD
+from nearcache.lab.base.model import NO_PAYLOAD
+from nearcache.lab.statistics.stats import LEAST_FLOOR, Effect, judge
 
 if TYPE_CHECKING:
     from nearcache.lab.judging.analysis import Analysis

@@ -29,10 +29,10 @@ from typing import Any
 from nearcache.errors import LabError
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.comparisons import FEW_PAIRS
-from nearcache.lab.method.bootstrap import Medians
-from nearcache.lab.method.stats import ALPHA, Effect, Points, Verdict, interval_of, judge_family
-from nearcache.lab.method.student import p_of_reach
-from nearcache.lab.sample import Entry, Sample
+from nearcache.lab.results.sample import Entry, Sample
+from nearcache.lab.statistics.bootstrap import Medians
+from nearcache.lab.statistics.stats import ALPHA, Effect, Points, Verdict, interval_of, judge_family
+from nearcache.lab.statistics.student import p_of_reach
 
 # A difference in these makes another machine of it.
 HARDWARE = ("cpu_model", "cpus", "memory_bytes", "architecture")

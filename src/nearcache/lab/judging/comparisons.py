@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from nearcache.lab.method.findings import Finding
-from nearcache.lab.method.rules import examine
-from nearcache.lab.method.stats import (
+from nearcache.lab.base.model import NO_PAYLOAD
+from nearcache.lab.checks.findings import Finding
+from nearcache.lab.checks.rules import examine
+from nearcache.lab.results.sample import Cell, Entry, Sample, kind_of
+from nearcache.lab.statistics.stats import (
     LEAST_FLOOR,
     LEAST_PAIRS,
     Effect,
@@ -27,8 +29,6 @@ from nearcache.lab.method.stats import (
     paired_log_ratios,
     shift_of,
 )
-from nearcache.lab.model import NO_PAYLOAD
-from nearcache.lab.sample import Cell, Entry, Sample, kind_of
 
 FEW_PAIRS = LEAST_PAIRS
 # Of a twin in one operation, before it has a floor of its own. Two processes are one

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
+from nearcache.lab.base.model import NO_PAYLOAD
+from nearcache.lab.base.units import quantity
 from nearcache.lab.judging.analysis import Analysis, Contrast
-from nearcache.lab.method.stats import Points
-from nearcache.lab.model import NO_PAYLOAD
-from nearcache.lab.sample import Series
-from nearcache.lab.units import quantity
+from nearcache.lab.results.sample import Series
+from nearcache.lab.statistics.stats import Points
 
 MOSTLY = 0.5  # of the whole; less, and what was not taken apart is most of it
 NAMED = 0.1  # parts below this share of the whole are not worth a word

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nearcache.lab.judging.analysis import Analysis, Rank
-from nearcache.lab.sample import Entry
+from nearcache.lab.results.sample import Entry
 
 # Noise can tie anybody with anybody. Who looks slower than this is not taken for it.
 NEAR = 1.25

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from nearcache.lab.method.stats import TOO_NOISY, Effect, Verdict
-from nearcache.lab.units import counted, short
+from nearcache.lab.base.units import counted, short
+from nearcache.lab.statistics.stats import TOO_NOISY, Effect, Verdict
 
 TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 LOUD_FLOOR = math.log(1.15)

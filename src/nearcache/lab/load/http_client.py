@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nearcache.lab.timing.open_loop import NS, OpenLoop
+from nearcache.lab.load.open_loop import NS, OpenLoop
 
 PR_SET_TIMERSLACK = 29
 MOST_CONNECTIONS = 64

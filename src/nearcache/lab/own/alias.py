@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nearcache.lab.model import Candidate, Reach
+from nearcache.lab.base.model import Candidate, Reach
 from nearcache.recording.options import unrecorded
 
 NOTE = "only keys of this run are written; they are deleted, or expire in ten minutes"

@@ -29,7 +29,7 @@ from typing import Any
 
 from nearcache.base.options import MIB, human_bytes
 from nearcache.errors import LabError
-from nearcache.lab.proofs.fidelity import difference
+from nearcache.lab.workloads.fidelity import difference
 from nearcache.lab.workloads.own import LETTERS
 
 MOST_VALUE_BYTES = 8 * MIB

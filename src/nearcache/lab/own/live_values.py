@@ -28,7 +28,7 @@ from nearcache.codec import codec_for, make_codec
 from nearcache.codec.errors import Undecodable
 from nearcache.errors import LabError, OptionError
 from nearcache.lab.own.sampling import LiveSample
-from nearcache.lab.proofs.fidelity import difference
+from nearcache.lab.workloads.fidelity import difference
 from nearcache.recording.options import unrecorded
 
 Decode = Callable[[bytes], Any]

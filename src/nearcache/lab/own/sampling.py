@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearcache.errors import LabError
+from nearcache.lab.base.redact import redact
 from nearcache.lab.own.data import MOST_VALUE_BYTES
-from nearcache.lab.runs.redact import redact
 from nearcache.recording.recorder import first_word
 
 READ_ONLY = {

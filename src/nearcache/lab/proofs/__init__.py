@@ -3,6 +3,5 @@
 proof.py      parser, pool, compressor, server: as the live objects have them
 place.py      where it stores; seal_off.py: with a module absent
 canary.py     does it keep a value; companion.py: for another process; brief.py: until when
-fidelity.py   of which type values come back
 stored.py     bytes of an item in the server; stored_form.py: what they are
 """

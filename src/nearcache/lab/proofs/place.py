@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nearcache.lab.model import Candidate
+from nearcache.lab.base.model import Candidate
 from nearcache.lab.proofs.proof import TreatmentNotApplied
-from nearcache.lab.timing.wire import wire_of
+from nearcache.lab.servers.wire import wire_of
 
 TIMEOUT_S = 600
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
-from nearcache.lab.model import Candidate
+from nearcache.lab.base.model import Candidate
 from nearcache.lab.own.guard import bare
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nearcache.lab.model import Candidate
+from nearcache.lab.base.model import Candidate
 from nearcache.lab.own.guard import bare
 from nearcache.lab.servers import ask
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports.tables import in_order
-from nearcache.lab.sample import Entry
+from nearcache.lab.results.sample import Entry
 
 FAMILIES = {
     "memory": "#64748b",

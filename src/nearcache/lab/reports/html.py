@@ -20,9 +20,10 @@ from markupsafe import Markup
 
 from nearcache import charts
 from nearcache.lab.advice.verdict import describe_mix, opening, recommend
+from nearcache.lab.base.units import NOTHING, quantity
+from nearcache.lab.checks.firm import legend
 from nearcache.lab.judging.analysis import Analysis, Row
 from nearcache.lab.judging.words import beside
-from nearcache.lab.method.firm import legend
 from nearcache.lab.reports import svg, tables
 from nearcache.lab.reports.colours import colours_of
 from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
@@ -30,7 +31,6 @@ from nearcache.lab.reports.page_data import page_data
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line
-from nearcache.lab.units import NOTHING, quantity
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
 
 SCRIPTS = ("page/charts.js", "page/page.js")  # after those of nearcache.charts

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nearcache.lab.advice.verdict import describe_mix, opening, recommend
+from nearcache.lab.base.units import quantity
+from nearcache.lab.checks.firm import legend
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.words import beside
-from nearcache.lab.method.firm import legend
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.terminal import counts_line
 from nearcache.lab.reports.textplots import plot
-from nearcache.lab.units import quantity
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
 
 CHART_WIDTH = 92

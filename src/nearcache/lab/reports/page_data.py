@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nearcache.lab.distribution import Distribution
 from nearcache.lab.judging.analysis import Analysis, Row
 from nearcache.lab.reports.colours import PALETTE, colours_of, family_colours
 from nearcache.lab.reports.tables import Sheet, course, in_order, part_names
-from nearcache.lab.sample import distribution_of
+from nearcache.lab.results.distribution import Distribution
+from nearcache.lab.results.sample import distribution_of
 from nearcache.lab.views import Chart, Views
 
 RANKS = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99)

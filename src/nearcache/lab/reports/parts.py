@@ -18,7 +18,7 @@ def views_of(analysis: Analysis) -> Views:
     A view that fails takes nothing else with it: it may meet a sample that was interrupted,
     or one of another version. The report says that it is missing, and why.
     """
-    from nearcache.lab.experiments import EXPERIMENTS
+    from nearcache.lab.experiments.registry import EXPERIMENTS
 
     name = analysis.sample.about["experiment"]
     if not analysis.sample.has_numbers or analysis.void_run:
@@ -34,7 +34,7 @@ def views_of(analysis: Analysis) -> Views:
 
 def charted(experiment: str) -> re.Pattern[str] | None:
     """Names of secondary numbers that the charts of an experiment have, and tables need not."""
-    from nearcache.lab.experiments import EXPERIMENTS
+    from nearcache.lab.experiments.registry import EXPERIMENTS
 
     known = EXPERIMENTS.get(experiment)
     if known and known.views:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from nearcache.lab.base.units import short
 from nearcache.lab.reports.colours import PALETTE
-from nearcache.lab.units import short
 from nearcache.lab.views import Chart, Line
 
 

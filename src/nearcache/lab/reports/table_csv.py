@@ -13,7 +13,7 @@ from typing import Any
 
 from nearcache.lab.judging.analysis import Analysis, Row
 from nearcache.lab.reports.tables import Sheet, sheets
-from nearcache.lab.sample import Cell, distribution_of
+from nearcache.lab.results.sample import Cell, distribution_of
 
 HEAD = (
     "experiment", "candidate", "family", "twin_of", "operation", "payload", "unit", "cost",

@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from nearcache.lab.base.model import NO_PAYLOAD
+from nearcache.lab.base.units import NOTHING, Scale, counted, quantity, scale_for, short, times
+from nearcache.lab.checks.evidence import EVIDENCE
+from nearcache.lab.checks.findings import Check
+from nearcache.lab.checks.rules import badge
 from nearcache.lab.judging.analysis import Analysis, Row
 from nearcache.lab.judging.claims import ClaimResult
 from nearcache.lab.judging.explain import explain_one
 from nearcache.lab.judging.words import TIMES, noise, span
-from nearcache.lab.method.evidence import EVIDENCE
-from nearcache.lab.method.findings import Check
-from nearcache.lab.method.rules import badge
-from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports.parts import charted
 from nearcache.lab.reports.textplots import sparkline, swing_of
-from nearcache.lab.sample import Cell, Entry
-from nearcache.lab.units import NOTHING, Scale, counted, quantity, scale_for, short, times
+from nearcache.lab.results.sample import Cell, Entry
 from nearcache.lab.views import Grey, Strong, Table
 
 NONE = Grey(NOTHING)

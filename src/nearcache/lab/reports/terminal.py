@@ -9,17 +9,17 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from nearcache.lab.advice.verdict import Recommendation, describe_mix, opening, recommend
+from nearcache.lab.base.model import NO_PAYLOAD
+from nearcache.lab.base.units import counted, short
+from nearcache.lab.checks.firm import legend
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.claims import ClaimResult
 from nearcache.lab.judging.words import TIMES, beside
-from nearcache.lab.method.firm import legend
-from nearcache.lab.model import NO_PAYLOAD
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal_views import columns_that_fit, draw, draw_bars, draw_stacks
-from nearcache.lab.units import counted, short
 from nearcache.lab.views import Table
 
 WIDEST = 100

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from nearcache.lab.base.units import NOTHING, quantity, rate
 from nearcache.lab.reports.textplots import FILLS, LETTERS, bar, plot, stacked
-from nearcache.lab.units import NOTHING, quantity, rate
 from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
 
 MOST_NAME, MOST_UNWRAPPED, MOST_TEXT = 34, 24, 60

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from nearcache.lab.units import short
+from nearcache.lab.base.units import short
 from nearcache.lab.views import Chart, Line
 
 LEVELS = "▁▂▃▄▅▆▇█"

@@ -31,8 +31,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from nearcache.errors import LabError
-from nearcache.lab.model import ServerName
-from nearcache.lab.runs.directories import private_directory
+from nearcache.lab.base.directories import private_directory
+from nearcache.lab.base.model import ServerName
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 5.0

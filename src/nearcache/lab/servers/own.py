@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
-from nearcache.lab.runs.messages import Setup
+from nearcache.lab.base.messages import Setup
+from nearcache.lab.base.subject import Unavailable
 from nearcache.lab.servers import Running, ServerMissing, Servers, end_process, free_port
 from nearcache.lab.servers.memcached import find_memcached
 from nearcache.lab.servers.redis import find_redis
-from nearcache.lab.subjects import Unavailable
 
 Kind = Literal["redis", "memcached"]
 ENDS_BY = signal.SIGKILL

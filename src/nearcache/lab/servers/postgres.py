@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nearcache.errors import LabError
-from nearcache.lab.runs.directories import disk_parent, mount_of
+from nearcache.lab.base.directories import disk_parent, mount_of
 from nearcache.lab.servers import Running, ServerMissing, Servers, as_user, user_group
 
 PORT = "5432"  # names the socket; nothing listens on TCP

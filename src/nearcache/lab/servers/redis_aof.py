@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from nearcache.lab.runs.directories import disk_parent, mount_of
+from nearcache.lab.base.directories import disk_parent, mount_of
 from nearcache.lab.servers import Running, Servers, free_port
 from nearcache.lab.servers.redis import find_redis
 

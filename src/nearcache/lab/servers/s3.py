@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nearcache.errors import LabError
-from nearcache.lab.runs.directories import disk_parent, mount_of
+from nearcache.lab.base.directories import disk_parent, mount_of
 from nearcache.lab.servers import Running, ServerMissing, Servers, free_port
 
 BUCKET = "nearcache-lab"

@@ -20,10 +20,10 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal
 
+from nearcache.lab.base.messages import Setup
+from nearcache.lab.base.subject import Unavailable
 from nearcache.lab.endpoint.songs import SONGS, Songs, make_database
-from nearcache.lab.runs.messages import Setup
 from nearcache.lab.servers import Running, ServerMissing, Servers, free_port
-from nearcache.lab.subjects import Unavailable
 
 AppServer = Literal["gunicorn", "uwsgi"]
 Front = Literal["none", "pass", "cache", "cache-lock"]

@@ -4,7 +4,7 @@ An experiment that needs more than the common report names a module here in its
 ``views``. The module has one function, ``views(analysis) -> Views``; reports/parts.py
 calls it. Terminal, HTML and Markdown all draw the same objects, so they cannot disagree;
 and nothing here measures.
-``lab/units.py`` writes numbers with their unit.
+``lab/base/units.py`` writes numbers with their unit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What is stored: payloads of known shape, each value sealed with key and version.
 
-A new payload is one new file and one line in ``PAYLOADS``.
+A new payload is one new file and one line in ``PAYLOADS``. Beside them: fidelity.py, whether a
+value comes back as what it was, and dictionaries.py, trained on others of their kind.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import random
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nearcache.lab.proofs.fidelity import difference
+from nearcache.lab.workloads.fidelity import difference
 from nearcache.lab.workloads.payload import Payload, number_of
 
 LETTERS = {
