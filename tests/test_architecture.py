@@ -34,13 +34,26 @@ FLOORS = [
     {"backends"},
     {"integrations"},
     {"apps"},
+    {"lab"},
+    {"lab.base", "lab.statistics"},
+    {"lab.results", "lab.workloads"},
+    {"lab.own", "lab.endpoint"},
+    {"lab.servers"},
+    {"lab.load", "lab.proofs"},
+    {"lab.timers"},
+    {"lab.arms", "lab.checks"},
+    {"lab.judging", "lab.runner"},
+    {"lab.views"},
+    {"lab.experiments"},
+    {"lab.advice"},
+    {"lab.reports"},
     {"nginx.keys", "nginx.pages"},
     {"nginx.cachedir", "nginx.config.read"},
     {"nginx.config.lint", "nginx.config.write", "nginx.inspect", "nginx.logs", "nginx.purge"},
     {"nginx.agent", "nginx.config.prove", "nginx.report", "nginx.whatif"},
     {"nginx.django", "nginx.misses"},
     {"nginx.watch"},
-    {"lab", "nginx"},
+    {"nginx"},
     {"web"},
     {"cli"},
     {"__main__"},
@@ -152,6 +165,19 @@ def test_nothing_but_the_command_line_and_the_pages_knows_the_lab() -> None:
     assert knows <= {"lab", "web", "cli"}
 
 
+def test_an_experiment_knows_no_other() -> None:
+    inside = [name.split(".") for name in MODULES if name.startswith("lab.experiments.")]
+    folders = {parts[2] for parts in inside if len(parts) > 3}
+    for name, path in MODULES.items():
+        if name.startswith("lab.experiments.") and name != "lab.experiments.registry":
+            known = {
+                other.split(".")[2]
+                for other in modules_imported(path)
+                if other.startswith("lab.experiments.")
+            }
+            assert not known & folders - {name.split(".")[2]}, name
+
+
 @pytest.mark.parametrize(
     ("module", "must_not_load"),
     [
@@ -159,6 +185,8 @@ def test_nothing_but_the_command_line_and_the_pages_knows_the_lab() -> None:
         ("nearcache.engines.shm", ["django", "click", "redis"]),
         ("nearcache.backends", ["click", "redis", "nearcache.lab", "nearcache.cli"]),
         ("nearcache.cli", ["nearcache.lab", "redis", "nearcache._core"]),
+        ("nearcache.lab.experiments.drill.arm", ["nearcache.lab.experiments.registry"]),
+        ("nearcache.lab.arms.child_link", ["socket", "threading", "queue", "django"]),
     ],
 )
 def test_importing_one_part_does_not_load_another(module: str, must_not_load: list[str]) -> None:
