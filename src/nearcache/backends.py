@@ -15,7 +15,7 @@ from nearcache.base.options import GIB, KIB, MIB, CacheOptions, one_of, option, 
 from nearcache.base.per_process import once
 from nearcache.base.sans_io import run
 from nearcache.django_cache.adapter import Configured
-from nearcache.django_cache.async_methods import AsyncTwins
+from nearcache.django_cache.async_methods import AsyncMethods
 from nearcache.django_cache.get_or_set_options import StampedeOptions
 from nearcache.django_cache.placement import root, test_run
 from nearcache.django_cache.placement.project import this_owner, this_project
@@ -110,7 +110,7 @@ class SharedMemoryOptions(StampedeOptions, CacheOptions):
         return self.on_error == "miss"
 
 
-class SharedMemoryCache(_core.FusedCache, AsyncTwins, Configured):
+class SharedMemoryCache(_core.FusedCache, AsyncMethods, Configured):
     """One cache shared by every process of this user on this host; no server.
 
     A read takes no lock. When memory is full the least useful items go. It survives

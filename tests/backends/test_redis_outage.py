@@ -17,7 +17,7 @@ from django.test import override_settings
 
 from nearcache.backends import RedisCache
 from nearcache.base.clock import FakeClock
-from nearcache.base.degraded_mode import Outage
+from nearcache.base.degraded_mode import DegradedMode
 from nearcache.errors import (
     AuthenticationFailed,
     CircuitOpen,
@@ -273,7 +273,7 @@ def test_a_full_server_is_told_of_in_two_lines_by_coroutines_too(
 def test_writes_without_a_primary_do_not_end_with_each_read_of_a_replica(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outage = Outage("primary and replica", FakeClock())
+    outage = DegradedMode("primary and replica", FakeClock())
     for _ in range(100):
         outage.forgive(ConnectionFailed("refused"), write=True)
         if outage.on:
@@ -287,7 +287,7 @@ def test_writes_without_a_primary_do_not_end_with_each_read_of_a_replica(
 
 
 def test_a_write_after_an_outage_ends_the_doubt_silently(caplog: pytest.LogCaptureFixture) -> None:
-    outage = Outage("server", FakeClock())
+    outage = DegradedMode("server", FakeClock())
     outage.forgive(ConnectionFailed("refused"), write=True)
     outage.end()
     assert outage.drops
@@ -299,7 +299,7 @@ def test_a_write_after_an_outage_ends_the_doubt_silently(caplog: pytest.LogCaptu
 def test_a_server_that_answers_that_it_cannot_is_not_said_to_be_silent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outage = Outage("server", FakeClock())
+    outage = DegradedMode("server", FakeClock())
     outage.forgive(ServerNotReady("LOADING: wait"))
     assert "server does not serve: until it does, reads miss" in _told(caplog)[0]
 

@@ -16,7 +16,7 @@ import pytest
 from nearcache.base.clock import FakeClock, SystemClock
 from nearcache.base.counters import Counters
 from nearcache.coordination.lock_attempts import OUTAGE_S
-from nearcache.coordination.lock_renewal import keeper_of
+from nearcache.coordination.lock_renewal import renewer_of
 from nearcache.coordination.locks import Lock
 from nearcache.engines.memory import MemoryEngine
 from nearcache.errors import EngineUnavailable, LockLost, LockNotAcquired
@@ -420,8 +420,8 @@ def test_the_keeper_ends_when_there_is_nothing_to_keep(
     engine: MemoryEngine, eventually: Callable[[Callable[[], object]], None]
 ) -> None:
     with Lock(engine, b"n", timeout_s=30):
-        assert keeper_of(engine, b"n") is keeper_of(engine, b"n")
-    keeper = keeper_of(engine, b"n")
+        assert renewer_of(engine, b"n") is renewer_of(engine, b"n")
+    keeper = renewer_of(engine, b"n")
     eventually(lambda: not keeper._kept)
 
 

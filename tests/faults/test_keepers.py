@@ -18,7 +18,7 @@ import pytest
 from nearcache.base import threads
 from nearcache.base.threads import Sole
 from nearcache.coordination.background_refresh import in_thread
-from nearcache.coordination.lock_renewal import keeper_of
+from nearcache.coordination.lock_renewal import renewer_of
 from nearcache.coordination.locks import Lock
 from nearcache.engines.memory import MemoryEngine
 from nearcache.engines.redis.engine import open_redis
@@ -122,7 +122,7 @@ def test_a_frozen_server_delays_no_other_s_locks(
                 lease = lock._lease
                 assert lease
                 lease.renew_at_s = 0.0  # as if a third of its time had passed
-                keeper_of(theirs, lock.name).see_to(lease)
+                renewer_of(theirs, lock.name).see_to(lease)
             with Lock(ours, b"n", timeout_s=6) as lock:
                 renewed(lock, eventually)
                 lock.check()
@@ -151,7 +151,7 @@ def test_a_bug_in_one_lock_costs_no_other(
     ):
         assert broken._lease
         broken._lease.renew_at_s = 0.0
-        keeper_of(engine, b"broken").see_to(broken._lease)
+        renewer_of(engine, b"broken").see_to(broken._lease)
         eventually(lambda: "could not be renewed" in caplog.text)
         broken._lease.renew_at_s = float("inf")
         renewed(well, eventually)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from nearcache.engines.redis.connection.async_connection import AsyncLine
+from nearcache.engines.redis.connection.async_connection import AsyncConnection
 from nearcache.engines.redis.connection.breaker import Breaker
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Address, Target
@@ -29,16 +29,16 @@ class Record(Breaker):
         super().failed(error)
 
 
-def line_to(address: Address, **fields: Any) -> AsyncLine:
+def line_to(address: Address, **fields: Any) -> AsyncConnection:
     target = Target(
         addresses=(address,), **({"read_timeout_s": 20.0, "connect_timeout_s": 20.0} | fields)
     )
-    line = AsyncLine(target, address)
+    line = AsyncConnection(target, address)
     line.breaker = Record()
     return line
 
 
-def line_of(server: Server, name: str = "line", **fields: Any) -> AsyncLine:
+def line_of(server: Server, name: str = "line", **fields: Any) -> AsyncConnection:
     named = (("client_name", name),)
     return line_to(Address(path=server.path), connection_kwargs=named, **fields)
 
@@ -58,7 +58,7 @@ def kill(server: Server, name: str = "line") -> None:
             client.client_kill_filter(_id=each)
 
 
-def impatient(line: AsyncLine, seconds: float) -> None:
+def impatient(line: AsyncConnection, seconds: float) -> None:
     """The connection that there is waits for a reply no longer; the next is patient again."""
     wire = line._line()._wire
     assert wire
@@ -87,7 +87,10 @@ async def blocked(server: Server, name: str = "line") -> None:
 
 
 def keep_busy(
-    runner: asyncio.Runner, line: AsyncLine, pause: Callable[[], Any], resume: Callable[[], Any]
+    runner: asyncio.Runner,
+    line: AsyncConnection,
+    pause: Callable[[], Any],
+    resume: Callable[[], Any],
 ) -> None:
     """A reply that comes while nobody looks, and later than the line waits for one, is taken."""
 

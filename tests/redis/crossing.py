@@ -33,7 +33,7 @@ from typing import Any
 
 import redis
 
-from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.contract import ONCE, READ, SAFE
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Address, Target
@@ -65,7 +65,7 @@ def say_late() -> None:
 
 
 class Worker:
-    def __init__(self, line: SharedLine, me: int) -> None:
+    def __init__(self, line: SyncConnection, me: int) -> None:
         self.line = line
         self.me = me
         self.random = random.Random(me)
@@ -188,7 +188,7 @@ def freeze(server_pid: int) -> None:
         counts["freezes"] += 1
 
 
-def fork_children(line: SharedLine) -> None:
+def fork_children(line: SyncConnection) -> None:
     while not stop.is_set():
         time.sleep(0.15)
         child = os.fork()
@@ -199,7 +199,7 @@ def fork_children(line: SharedLine) -> None:
         counts["children"] += 1
 
 
-def child_asks(line: SharedLine) -> int:
+def child_asks(line: SyncConnection) -> int:
     """0 if the child got its own replies, over a connection of its own."""
     stop.set()  # under gevent the parent's greenlets go on here, as copies of themselves
     asked, seen = 0, len(wrong)
@@ -231,7 +231,7 @@ def wait_for(child: int) -> int:
     return -99
 
 
-def was_rough(lines: tuple[SharedLine, ...]) -> bool:
+def was_rough(lines: tuple[SyncConnection, ...]) -> bool:
     """Otherwise that nothing crossed says nothing; test_crossing.py asks for as much."""
     kinds = ("kills", "freezes", "children", "interrupted", "ReplyTimeout", "ConnectionFailed")
     stats = sum((collections.Counter(line.stats()) for line in lines), collections.Counter())
@@ -244,8 +244,8 @@ def main() -> None:
     watchdog.daemon = True
     watchdog.start()
     target = Target(read_timeout_s=READ_TIMEOUT_S, connect_timeout_s=READ_TIMEOUT_S, breaker_s=0.05)
-    unix = SharedLine(target, Address(path=PATH))
-    tcp = SharedLine(target, Address(host="127.0.0.1", port=PORT))
+    unix = SyncConnection(target, Address(path=PATH))
+    tcp = SyncConnection(target, Address(host="127.0.0.1", port=PORT))
     with redis.Redis(unix_socket_path=PATH) as client:
         server_pid = int(client.info("server")["process_id"])
     workers = [Worker((unix, tcp)[me % 2], me) for me in range(WORKERS)]

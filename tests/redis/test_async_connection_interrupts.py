@@ -13,7 +13,7 @@ import pytest
 
 from nearcache.engines.redis.connection import async_connection as aline
 from nearcache.engines.redis.connection import async_wire as wire
-from nearcache.engines.redis.connection.async_connection import AsyncLine
+from nearcache.engines.redis.connection.async_connection import AsyncConnection
 from nearcache.engines.redis.contract import ONCE, READ
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.errors import EngineUnavailable
@@ -34,7 +34,7 @@ class Stop(BaseException): ...
 class Callers:
     """Tasks that ask at once, are interrupted once, and go on."""
 
-    def __init__(self, line: AsyncLine, kind: type[BaseException]) -> None:
+    def __init__(self, line: AsyncConnection, kind: type[BaseException]) -> None:
         self.faults: list[object] = []
         self.asked = self.acknowledged = 0
         self._line = line

@@ -10,7 +10,7 @@ import pytest
 
 from nearcache.base.clock import FakeClock
 from nearcache.engines.redis.connection import async_wire as wire
-from nearcache.engines.redis.connection.async_connection import AsyncLine
+from nearcache.engines.redis.connection.async_connection import AsyncConnection
 from nearcache.engines.redis.connection.breaker import Breaker
 from nearcache.engines.redis.contract import ONCE, READ, SAFE
 from nearcache.engines.redis.protocol.resp import pack
@@ -156,7 +156,7 @@ class Odd:
                 writer.write(word * data.count(b"*"))
         writer.close()
 
-    async def __aenter__(self) -> AsyncLine:
+    async def __aenter__(self) -> AsyncConnection:
         self.answering: list[Any] = []
         self.server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
         return line_to(Address(host="127.0.0.1", port=self.server.sockets[0].getsockname()[1]))

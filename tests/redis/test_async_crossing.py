@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nearcache.engines.redis.connection.async_connection import AsyncLine
+from nearcache.engines.redis.connection.async_connection import AsyncConnection
 from nearcache.engines.redis.contract import ONCE, READ, SAFE
 from nearcache.engines.redis.protocol.resp import ErrorReply, pack
 from nearcache.engines.redis.target.target import Address, Target
@@ -32,7 +32,7 @@ STOPS = 3
 class Crowd:
     """The tasks of one loop, and what they saw."""
 
-    def __init__(self, number: int, line: AsyncLine) -> None:
+    def __init__(self, number: int, line: AsyncConnection) -> None:
         self.number = number
         self.line = line
         self.random = random.Random(number)
@@ -112,7 +112,7 @@ def test_no_reply_is_ever_another_s(server: Server) -> None:
         breaker_failures=0,
         connection_kwargs=(("client_name", "crowd"),),
     )
-    line = AsyncLine(target, address)
+    line = AsyncConnection(target, address)
     crowds = [Crowd(number, line) for number in range(2)]
     threads = [threading.Thread(target=crowd.run) for crowd in crowds]
     for thread in threads:
@@ -132,7 +132,7 @@ def test_no_reply_is_ever_another_s(server: Server) -> None:
     assert seen["acknowledged"] <= counted <= seen["asked"], seen
 
 
-def _is_rough(crowds: list[Crowd], line: AsyncLine) -> bool:
+def _is_rough(crowds: list[Crowd], line: AsyncConnection) -> bool:
     """Otherwise that nothing crossed says nothing."""
     wanted = {"cancelled": 100, "checked": 2000, "ReplyTimeout": 0, "ConnectionFailed": 0}
     return (

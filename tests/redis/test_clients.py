@@ -15,7 +15,7 @@ import redis
 
 from nearcache import errors
 from nearcache.engines.redis.connection import clients
-from nearcache.engines.redis.connection.async_connection import AsyncLine
+from nearcache.engines.redis.connection.async_connection import AsyncConnection
 from nearcache.engines.redis.connection.pool import FairPool
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Address, Target
@@ -151,7 +151,7 @@ def test_tls_with_a_user_and_a_database(redis_directory: Path) -> None:
 
         async def main() -> None:
             assert await clients.aclient(target).get("key") == b"tls"
-            line = AsyncLine(target, address)
+            line = AsyncConnection(target, address)
             echoes = await asyncio.gather(*(line.ask(pack("ECHO", n)) for n in range(300)))
             assert echoes == [b"%d" % number for number in range(300)]
             assert await line.ask(pack("SET", "huge", value)) == b"OK"

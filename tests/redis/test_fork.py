@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nearcache.base.per_process import once
-from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.contract import ONCE, READ
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Address, Target
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"
 
 
 @pytest.fixture
-def line(server: Server) -> Iterator[SharedLine]:
-    made = SharedLine(
+def line(server: Server) -> Iterator[SyncConnection]:
+    made = SyncConnection(
         Target(read_timeout_s=20.0, connect_timeout_s=20.0), Address(path=server.path)
     )
     yield made
@@ -49,11 +49,11 @@ def in_child(check: Callable[[], Any]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def client_id(line: SharedLine) -> int:
+def client_id(line: SyncConnection) -> int:
     return int(line.ask(pack(b"CLIENT", b"ID"), None, READ))
 
 
-def test_a_child_has_a_connection_of_its_own_and_the_parents_lives_on(line: SharedLine) -> None:
+def test_a_child_has_a_connection_of_its_own_and_the_parents_lives_on(line: SyncConnection) -> None:
     mine = client_id(line)
 
     def check() -> None:
@@ -65,18 +65,18 @@ def test_a_child_has_a_connection_of_its_own_and_the_parents_lives_on(line: Shar
     assert client_id(line) == mine
 
 
-def test_a_grandchild_too(line: SharedLine) -> None:
+def test_a_grandchild_too(line: SyncConnection) -> None:
     mine = client_id(line)
     in_child(lambda: in_child(lambda: check_differs(line, mine)))
     assert client_id(line) == mine
 
 
-def check_differs(line: SharedLine, other: int) -> None:
+def check_differs(line: SyncConnection, other: int) -> None:
     assert client_id(line) != other
 
 
 def test_a_child_that_asks_nothing_says_nothing_on_the_parents_connection(
-    line: SharedLine,
+    line: SyncConnection,
 ) -> None:
     mine = client_id(line)
     for _ in range(3):
@@ -91,14 +91,14 @@ def test_tls_is_not_ended_by_a_child(
     with running(redis_directory, "--tls-port", str(port), *files.server_arguments):
         trust = (("ssl_ca_certs", str(files.cert)),)
         target = Target(tls=True, connection_kwargs=trust, read_timeout_s=20.0)
-        line = SharedLine(target, Address(host="127.0.0.1", port=port))
+        line = SyncConnection(target, Address(host="127.0.0.1", port=port))
         mine = client_id(line)
         in_child(lambda: check_differs(line, mine))
         assert client_id(line) == mine
         line.close()
 
 
-def test_a_fork_while_others_wait_for_replies(server: Server, line: SharedLine) -> None:
+def test_a_fork_while_others_wait_for_replies(server: Server, line: SyncConnection) -> None:
     """The child has neither those threads nor their connection; their replies come to them."""
     line.ask(pack(b"PING"))
     replies: dict[int, Any] = {}
@@ -107,8 +107,8 @@ def test_a_fork_while_others_wait_for_replies(server: Server, line: SharedLine) 
         replies[number] = line.ask(pack(b"INCR", b"n%d" % number), None, ONCE)
 
     def check() -> None:
-        assert not line._station.lead
-        assert not line._station.queue
+        assert not line._state.lead
+        assert not line._state.queue
         assert line.ask(pack(b"ECHO", b"child"), None, READ) == b"child"
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
@@ -117,7 +117,7 @@ def test_a_fork_while_others_wait_for_replies(server: Server, line: SharedLine) 
     try:
         for thread in threads:
             thread.start()
-        while len(line._station.queue) < 7:
+        while len(line._state.queue) < 7:
             time.sleep(0.001)
         resume.start()
         in_child(check)
@@ -129,7 +129,7 @@ def test_a_fork_while_others_wait_for_replies(server: Server, line: SharedLine) 
     assert replies == dict.fromkeys(range(8), 1)
 
 
-def test_a_fork_from_a_thread(line: SharedLine) -> None:
+def test_a_fork_from_a_thread(line: SyncConnection) -> None:
     mine = client_id(line)
     failed: list[BaseException] = []
 
@@ -149,7 +149,7 @@ def test_a_fork_from_a_thread(line: SharedLine) -> None:
 def test_lines_may_be_state_of_the_process(server: Server) -> None:
     """``once`` keeps them over a fork, and they renew themselves."""
     key = ("line", server.path)
-    line = once(key, lambda: SharedLine(Target(read_timeout_s=20.0), Address(path=server.path)))
+    line = once(key, lambda: SyncConnection(Target(read_timeout_s=20.0), Address(path=server.path)))
     mine = client_id(line)
 
     def check() -> None:
@@ -165,13 +165,13 @@ def test_a_fork_under_gevent(server: Server) -> None:
     script = """
     from gevent import monkey; monkey.patch_all()
     import os, sys, gevent
-    from nearcache.engines.redis.connection.sync_connection import SharedLine
+    from nearcache.engines.redis.connection.sync_connection import SyncConnection
     from nearcache.engines.redis.protocol.resp import pack
     from nearcache.engines.redis.target.target import Address, Target
     from nearcache.engines.redis.contract import ONCE, READ
     from nearcache.errors import ConnectionFailed
 
-    line = SharedLine(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
+    line = SyncConnection(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
     mine = line.ask(pack(b"CLIENT", b"ID"))
     parent = os.getpid()
     ends = []
@@ -187,9 +187,9 @@ def test_a_fork_under_gevent(server: Server) -> None:
             ends.append("failed")
 
     greenlets = [gevent.spawn(work, number) for number in range(20)]
-    while len(line._station.queue) < 19:
+    while len(line._state.queue) < 19:
         gevent.sleep(0.001)
-    other = SharedLine(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
+    other = SyncConnection(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
     child = os.fork()
     if not child:
         theirs = line.ask(pack(b"CLIENT", b"ID"))
@@ -213,12 +213,12 @@ def test_a_fork_under_gevent_while_a_connection_is_made(server: Server) -> None:
     script = """
     from gevent import monkey; monkey.patch_all()
     import os, signal, sys, gevent
-    from nearcache.engines.redis.connection.sync_connection import SharedLine
+    from nearcache.engines.redis.connection.sync_connection import SyncConnection
     from nearcache.engines.redis.protocol.resp import pack
     from nearcache.engines.redis.target.target import Address, Target
     from nearcache.errors import ConnectionFailed
 
-    line = SharedLine(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
+    line = SyncConnection(Target(read_timeout_s=20.0), Address(path=sys.argv[1]))
     server = int(sys.argv[2])
     os.kill(server, signal.SIGSTOP)
     asking = gevent.spawn(line.ask, pack(b"ECHO", b"x"))
@@ -240,7 +240,7 @@ def test_a_fork_under_gevent_while_one_leads_what_another_was_torn_from(server: 
     script = """
     from gevent import monkey; monkey.patch_all()
     import os, signal, sys, gevent
-    from nearcache.engines.redis.connection.sync_connection import SharedLine
+    from nearcache.engines.redis.connection.sync_connection import SyncConnection
     from nearcache.engines.redis.protocol.resp import pack
     from nearcache.engines.redis.target.target import Address, Target
     from nearcache.errors import ConnectionFailed
@@ -251,21 +251,21 @@ def test_a_fork_under_gevent_while_one_leads_what_another_was_torn_from(server: 
                 gevent.sleep(0.001)
 
     def batch():
-        exchange = line._station.channel.exchange
+        exchange = line._state.channel.exchange
         return exchange.batch if exchange else ()
 
     target, address = Target(read_timeout_s=30.0), Address(path=sys.argv[1])
-    line, other = SharedLine(target, address), SharedLine(target, address)
+    line, other = SyncConnection(target, address), SyncConnection(target, address)
     line.ask(pack(b"PING"))
     first = gevent.spawn(line.ask, pack(b"BLPOP", b"first", b"0"))
     gevent.sleep(0)
     torn = gevent.spawn(line.ask, pack(b"BLPOP", b"second", b"0"))
     carrying = gevent.spawn(line.ask, pack(b"ECHO", b"x"))
-    when(lambda: len(line._station.queue) == 2)
+    when(lambda: len(line._state.queue) == 2)
     other.ask(pack(b"RPUSH", b"first", b"go"))
-    when(lambda: len(batch()) == 2 and len(line._station.channel.exchange.parts) == 2)
+    when(lambda: len(batch()) == 2 and len(line._state.channel.exchange.parts) == 2)
     gevent.kill(torn)
-    when(lambda: line._station.lead.get(0) is batch()[1])
+    when(lambda: line._state.lead.get(0) is batch()[1])
     child = os.fork()
     if not child:
         signal.alarm(30)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nearcache.base.per_process import Mutex
-from nearcache.coordination.lock_renewal import keeper_of
+from nearcache.coordination.lock_renewal import renewer_of
 from nearcache.coordination.locks import Lock
 from nearcache.engines.memory import MemoryEngine
 from tests.redis.servers import Server
@@ -166,12 +166,12 @@ def test_a_keeper_made_before_threading_was_patched_hands_over(
     eventually: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, native = MemoryEngine(), threading.Lock
-    before = keeper_of(engine, b"n")
+    before = renewer_of(engine, b"n")
     with monkeypatch.context() as patched, Lock(engine, b"n", timeout_s=3) as lock:
         assert before._kept
         patched.setattr(threading, "Lock", lambda: native())
-        after = keeper_of(engine, b"n")
-        assert after is keeper_of(engine, b"n")
+        after = renewer_of(engine, b"n")
+        assert after is renewer_of(engine, b"n")
         assert after is not before
         assert after._kept
         assert not before._kept

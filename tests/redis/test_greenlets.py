@@ -16,20 +16,20 @@ ROOT = Path(__file__).parents[2]
 HEAD = """
 from gevent import monkey; monkey.patch_all()
 import sys, threading, time, gevent
-from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Address, Target
 from nearcache.engines.redis.contract import ONCE, READ, SAFE
 from nearcache.errors import ConnectionFailed, ReplyTimeout
 
 def line_of(**settings):
-    return SharedLine(Target(**settings), Address(path=sys.argv[1]))
+    return SyncConnection(Target(**settings), Address(path=sys.argv[1]))
 
 def echo(line, word):
     return line.ask(pack(b"ECHO", word), None, READ)
 
 def queued(line, count):
-    while len(line._station.queue) < count or not line._station.lead:
+    while len(line._state.queue) < count or not line._state.lead:
         gevent.sleep(0.001)
 
 line = line_of(read_timeout_s=20.0, connect_timeout_s=20.0)
@@ -90,7 +90,7 @@ def test_of_a_round_whose_leader_was_interrupted_only_reads_are_certain(server: 
         os.kill(pid, signal.SIGSTOP)
         # One that leads, alone; then a round of four whose first is interrupted.
         first = gevent.spawn(ask, "first", pack(b"PING"), ONCE, 0.05)
-        while not line._station.lead:
+        while not line._state.lead:
             gevent.sleep(0.001)
         rest = [gevent.spawn(ask, "set", pack(b"SET", b"k", b"v"), SAFE),
                 gevent.spawn(ask, "incr", pack(b"INCR", b"n"), ONCE),
@@ -115,7 +115,7 @@ def test_a_waiter_that_gives_up_leaves_its_place_and_its_reply(server: Server) -
             except gevent.Timeout:
                 done.append(None)
         leader = gevent.spawn(line.ask, pack(b"BLPOP", b"list", b"0"), None, ONCE)
-        while not line._station.lead:
+        while not line._state.lead:
             gevent.sleep(0.001)
         waiting = [gevent.spawn(ask, b"a", 0.02), gevent.spawn(ask, b"b", 60)]
         queued(line, 2)
@@ -158,7 +158,7 @@ def test_a_waiter_is_told_after_its_time_limit(server: Server) -> None:
         server,
         """
         line._wait_s = 0.1
-        line._station.lead[0] = object()
+        line._state.lead[0] = object()
         started = time.monotonic()
         try:
             echo(line, b"x")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.contract import ONCE, READ
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Target
@@ -27,14 +27,14 @@ ROOT = Path(__file__).parents[2]
 HEAD = """
 from gevent import monkey; monkey.patch_all()
 import os, signal, sys, time, gevent
-from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Address, Target
 from nearcache.engines.redis.contract import ONCE, READ
 
 def line_of(**settings):
     address = Address(host="127.0.0.1", port=int(sys.argv[1]))
-    return SharedLine(Target(read_timeout_s=20.0, connect_timeout_s=20.0, **settings), address)
+    return SyncConnection(Target(read_timeout_s=20.0, connect_timeout_s=20.0, **settings), address)
 
 def until(condition):
     give_up_at = time.monotonic() + 60
@@ -75,10 +75,10 @@ def test_of_a_round_whose_leader_is_killed_everybody_else_has_its_reply(
         tell = lambda word: other.ask(pack(b"ECHO", word), None, READ)
         assert line.ask(pack(b"PING")) == b"PONG"
         first = gevent.spawn(echo, b"hold:a")
-        until(lambda: line._station.lead)
+        until(lambda: line._state.lead)
         victims = [gevent.spawn(echo, b"hold:b"), gevent.spawn(incr)]
         others = [gevent.spawn(incr) for _ in range(3)]
-        until(lambda: len(line._station.queue) == 5)
+        until(lambda: len(line._state.queue) == 5)
         tell(b"release:a")
         # One write with all five: it leads, then the next, and both are killed.
         until(lambda: other.ask(pack(b"GET", b"n"), None, READ) == b"4")
@@ -93,7 +93,7 @@ def test_of_a_round_whose_leader_is_killed_everybody_else_has_its_reply(
         assert late.value == 5
         assert line.stats()["connects"] == 1
         assert line.stats()["failures"] == 0
-        assert not line._station.lead and not line._station.queue
+        assert not line._state.lead and not line._state.queue
         """,
         protocol,
     )
@@ -111,7 +111,7 @@ def test_who_is_interrupted_alone_keeps_the_connection_as_well(between: Proxy) -
         # Nobody waits behind it: whoever comes next reads its reply first.
         gevent.spawn(alone).join()
         later = [gevent.spawn(incr) for _ in range(3)]
-        until(lambda: line._station.lead)
+        until(lambda: line._state.lead)
         other.ask(pack(b"ECHO", b"release:a"), None, READ)
         gevent.joinall(later, raise_error=True)
         assert sorted(each.value for each in later) == [1, 2, 3]
@@ -131,14 +131,14 @@ def test_what_had_left_in_part_is_sent_to_its_end(server: Server, between: Proxy
         os.kill(pid, signal.SIGSTOP)
         big = os.urandom(30_000_000)
         first = gevent.spawn(echo, b"first")
-        until(lambda: line._station.lead)
+        until(lambda: line._state.lead)
         victim = gevent.spawn(line.ask, pack(b"SET", b"big", big), None, ONCE)
         others = [gevent.spawn(incr) for _ in range(3)]
-        until(lambda: len(line._station.queue) == 4)
+        until(lambda: len(line._state.queue) == 4)
         first.kill()
-        until(lambda: line._station.lead.get(0) is not None)
+        until(lambda: line._state.lead.get(0) is not None)
         os.kill(pid, signal.SIGCONT)
-        until(lambda: victim.ready() or line._station.channel.passed > 1_000_000)
+        until(lambda: victim.ready() or line._state.channel.passed > 1_000_000)
         os.kill(pid, signal.SIGSTOP)
         victim.kill()
         os.kill(pid, signal.SIGCONT)
@@ -160,9 +160,9 @@ def test_over_tls(tmp_path: Path, redis_directory: Path) -> None:
             pid = int(line.ask(pack(b"INFO", b"server")).split(b"process_id:")[1].split()[0])
             os.kill(pid, signal.SIGSTOP)
             first = gevent.spawn(echo, b"first")
-            until(lambda: line._station.lead)
+            until(lambda: line._state.lead)
             others = [gevent.spawn(incr) for _ in range(3)]
-            until(lambda: len(line._station.queue) == 3)
+            until(lambda: len(line._state.queue) == 3)
             for victim in (first, others.pop(0)):
                 victim.kill()
             os.kill(pid, signal.SIGCONT)
@@ -179,7 +179,7 @@ class Hit(Exception): ...
 
 def test_a_signal_that_raises_in_a_thread_that_leads(server: Server, between: Proxy) -> None:
     target = Target(read_timeout_s=20.0, connect_timeout_s=20.0)
-    line = SharedLine(target, between.address)
+    line = SyncConnection(target, between.address)
     line.ask(pack(b"PING"))
     replies: list[Any] = []
 
@@ -187,7 +187,7 @@ def test_a_signal_that_raises_in_a_thread_that_leads(server: Server, between: Pr
         replies.append(line.ask(packed, None, ONCE))
 
     def queued(count: int) -> None:
-        while len(line._station.queue) < count or not line._station.lead:
+        while len(line._state.queue) < count or not line._state.lead:
             time.sleep(0.001)
 
     others = [threading.Thread(target=ask, args=(pack(b"INCR", b"n"),)) for _ in range(3)]
@@ -211,7 +211,7 @@ def test_a_signal_that_raises_in_a_thread_that_leads(server: Server, between: Pr
     before = signal.signal(signal.SIGUSR1, hit)
     try:
         first.start()
-        while not line._station.lead:
+        while not line._state.lead:
             time.sleep(0.001)
         conductor = threading.Thread(target=conduct)
         conductor.start()

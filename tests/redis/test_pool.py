@@ -14,7 +14,7 @@ import redis
 
 from nearcache import errors
 from nearcache.engines.redis.connection import clients
-from nearcache.engines.redis.connection.fair_semaphore import AsyncGate, Gate
+from nearcache.engines.redis.connection.fair_semaphore import AsyncFairSemaphore, FairSemaphore
 from nearcache.engines.redis.target.target import Address, Target
 from tests.redis.servers import Server, wait_for
 
@@ -33,7 +33,7 @@ def connections_of(server: Server, name: str) -> list[dict[str, str]]:
 
 
 def test_seats_go_to_whoever_came_first() -> None:
-    gate, served = Gate(1), []
+    gate, served = FairSemaphore(1), []
     assert gate.enter(0)
 
     def visit(number: int) -> None:
@@ -53,7 +53,7 @@ def test_seats_go_to_whoever_came_first() -> None:
 
 
 def test_nobody_passes_the_queue_and_who_gave_up_is_passed_over() -> None:
-    gate, late, served = Gate(1), [], []
+    gate, late, served = FairSemaphore(1), [], []
     assert gate.enter(0)
 
     def wait() -> None:
@@ -76,7 +76,7 @@ def test_nobody_passes_the_queue_and_who_gave_up_is_passed_over() -> None:
 
 
 def test_many_threads_never_hold_more_seats_than_there_are() -> None:
-    gate, inside, most = Gate(3), [], []
+    gate, inside, most = FairSemaphore(3), [], []
 
     def visit() -> None:
         for _ in range(300):
@@ -99,7 +99,7 @@ def test_many_threads_never_hold_more_seats_than_there_are() -> None:
 
 def test_a_cancelled_task_loses_no_seat() -> None:
     async def main() -> None:
-        gate = AsyncGate(1)
+        gate = AsyncFairSemaphore(1)
         assert await gate.enter(0)
         served: list[int] = []
 

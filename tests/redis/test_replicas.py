@@ -35,7 +35,7 @@ def open_pair(pair: list[Server], **fields: Any) -> Standalone:
 
 def hurry(line: Any, seconds: float) -> None:
     """The connections that this server has wait for a reply no longer."""
-    channel = line._line._station.channel
+    channel = line._line._state.channel
     if channel is not CLOSED:
         limit = struct.pack("ll", 0, int(seconds * 1_000_000))
         channel.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.contract import READ
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Target
@@ -32,7 +32,7 @@ def big(server: Server) -> Server:
 
 def test_threads_wait_while_its_bytes_flow(big: Server) -> None:
     with proxy(big) as slow:
-        line = SharedLine(Target(read_timeout_s=20.0, connect_timeout_s=20.0), slow.address)
+        line = SyncConnection(Target(read_timeout_s=20.0, connect_timeout_s=20.0), slow.address)
         line.ask(pack(b"PING"))
         line._wait_s = WAIT_S
         slow.pace = PACE
@@ -43,7 +43,7 @@ def test_threads_wait_while_its_bytes_flow(big: Server) -> None:
 
         leader = threading.Thread(target=ask, args=("big", pack(b"GET", b"big")))
         leader.start()
-        while not line._station.channel.moved:
+        while not line._state.channel.moved:
             time.sleep(0.001)
         others = [
             threading.Thread(target=ask, args=(n, pack(b"ECHO", b"%d" % n))) for n in range(3)
@@ -60,13 +60,13 @@ def test_threads_wait_while_its_bytes_flow(big: Server) -> None:
 def test_nobody_waits_for_a_trickle(big: Server) -> None:
     """The leader does, at most as long as its 64 KB per time limit take; the others do not."""
     with proxy(big) as slow:
-        line = SharedLine(Target(read_timeout_s=20.0, connect_timeout_s=20.0), slow.address)
+        line = SyncConnection(Target(read_timeout_s=20.0, connect_timeout_s=20.0), slow.address)
         line.ask(pack(b"PING"))
         line._wait_s = 0.3
         slow.pace = 1
         leader = threading.Thread(target=line.ask, args=(pack(b"GETRANGE", b"big", 0, 300),))
         leader.start()
-        while not line._station.channel.moved:
+        while not line._state.channel.moved:
             time.sleep(0.001)
         with pytest.raises(ReplyTimeout, match="behind other commands"):
             line.ask(pack(b"ECHO", b"x"), None, READ)

@@ -19,7 +19,7 @@ import pytest
 
 from nearcache.engines.redis.connection.channel import BUSY
 from nearcache.engines.redis.connection.connection_state import BATCH_BYTES, BATCH_COMMANDS, Request
-from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.contract import ONCE, READ, SAFE
 from nearcache.engines.redis.protocol.resp import ErrorReply, pack
 from nearcache.engines.redis.target.target import Address, Target
@@ -40,23 +40,25 @@ HANDSHAKE = (b"+OK\r\n", b"+OK\r\n", PONG)  # CLIENT SETINFO twice, PING
 
 
 @pytest.fixture
-def lines() -> Iterator[list[SharedLine]]:
-    made: list[SharedLine] = []
+def lines() -> Iterator[list[SyncConnection]]:
+    made: list[SyncConnection] = []
     yield made
     for line in made:
         line.close()
 
 
-def line_to(lines: list[SharedLine], where: Server | Address, **settings: Any) -> SharedLine:
+def line_to(
+    lines: list[SyncConnection], where: Server | Address, **settings: Any
+) -> SyncConnection:
     address = where if isinstance(where, Address) else Address(path=where.path)
     patient = {"read_timeout_s": 20.0, "connect_timeout_s": 20.0}  # a slow host is no fault
-    line = SharedLine(Target(**patient | settings), address)
+    line = SyncConnection(Target(**patient | settings), address)
     lines.append(line)
     return line
 
 
 @pytest.fixture
-def line(server: Server, lines: list[SharedLine]) -> SharedLine:
+def line(server: Server, lines: list[SyncConnection]) -> SyncConnection:
     # Never opens: what breaks here is broken on purpose.
     return line_to(lines, server, breaker_failures=0)
 
@@ -66,15 +68,15 @@ def kill_connections(server: Server) -> None:
         client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
-def impatient(line: SharedLine, read_timeout_s: float) -> None:
+def impatient(line: SyncConnection, read_timeout_s: float) -> None:
     """The connection that there is waits no longer for a reply; the next is patient again."""
     limit = struct.pack("ll", 0, int(read_timeout_s * 1_000_000))
-    line._station.channel.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    line._state.channel.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
 
-def in_use_a_moment_ago(line: SharedLine) -> None:
+def in_use_a_moment_ago(line: SyncConnection) -> None:
     """As far as the line knows, however long this host has stood still since."""
-    line._station.channel.fresh_until = time.monotonic() + 3600
+    line._state.channel.fresh_until = time.monotonic() + 3600
 
 
 # ---- answers
@@ -83,7 +85,7 @@ def in_use_a_moment_ago(line: SharedLine) -> None:
 @pytest.mark.parametrize("parser", ["hiredis", "python"])
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_a_command_is_answered(
-    server: Server, lines: list[SharedLine], protocol: Any, parser: Any
+    server: Server, lines: list[SyncConnection], protocol: Any, parser: Any
 ) -> None:
     line = line_to(lines, server, protocol=protocol, parser=parser)
     assert line.ask(pack(b"SET", b"k", b"v"), b"k", SAFE) == b"OK"
@@ -99,24 +101,24 @@ def test_a_command_is_answered(
 
 
 def test_constructing_one_connects_to_nothing() -> None:
-    line = SharedLine(Target(), Address(host="127.0.0.1", port=free_port()))
+    line = SyncConnection(Target(), Address(host="127.0.0.1", port=free_port()))
     assert line.stats()["open"] == 0
 
 
-def test_many_commands_are_answered_in_their_order(line: SharedLine) -> None:
+def test_many_commands_are_answered_in_their_order(line: SyncConnection) -> None:
     commands = [pack(b"ECHO", b"%d" % number) for number in range(5000)]
     replies = line.ask_many(b"".join(commands), 5000, READ)
     assert replies == [b"%d" % number for number in range(5000)]
 
 
-def test_many_commands_again_and_again_on_one_connection(line: SharedLine) -> None:
+def test_many_commands_again_and_again_on_one_connection(line: SyncConnection) -> None:
     stored = b"".join(pack(b"SET", b"k%d" % n, bytes(1000)) for n in range(200))
     for _ in range(20):  # 4 MB: what was sent before is no reason to give up
         assert line.ask_many(stored, 200, SAFE) == [b"OK"] * 200
     assert line.stats()["connects"] == 1
 
 
-def test_error_replies_are_returned_in_their_place(line: SharedLine) -> None:
+def test_error_replies_are_returned_in_their_place(line: SyncConnection) -> None:
     line.ask(pack(b"LPUSH", b"list", b"x"))
     replies = line.ask_many(pack(b"ECHO", b"a") + pack(b"GET", b"list") + pack(b"ECHO", b"b"), 3)
     assert [replies[0], replies[2]] == [b"a", b"b"]
@@ -124,14 +126,14 @@ def test_error_replies_are_returned_in_their_place(line: SharedLine) -> None:
     assert isinstance(line.ask(pack(b"GET", b"list")), ErrorReply)
 
 
-def test_a_value_of_a_hundred_megabytes(server: Server, lines: list[SharedLine]) -> None:
+def test_a_value_of_a_hundred_megabytes(server: Server, lines: list[SyncConnection]) -> None:
     line, big = line_to(lines, server), os.urandom(100_000_000)
     assert line.ask(pack(b"SET", b"big", big), b"big", SAFE) == b"OK"
     assert line.ask(pack(b"GET", b"big"), b"big", READ) == big
     line.ask(pack(b"DEL", b"big"))
 
 
-def test_threads_share_one_connection_and_get_their_own_replies(line: SharedLine) -> None:
+def test_threads_share_one_connection_and_get_their_own_replies(line: SyncConnection) -> None:
     wrong: list[Any] = []
 
     def work(me: int) -> None:
@@ -153,7 +155,7 @@ def test_threads_share_one_connection_and_get_their_own_replies(line: SharedLine
     assert line.stats()["rounds"] < line.stats()["combined"]
 
 
-def test_a_round_is_bounded_in_commands_and_bytes(server: Server, line: SharedLine) -> None:
+def test_a_round_is_bounded_in_commands_and_bytes(server: Server, line: SyncConnection) -> None:
     """Requests queued behind a busy leader go out in several rounds."""
     line.ask(pack(b"PING"))
     rounds = line.stats()["rounds"]
@@ -163,7 +165,7 @@ def test_a_round_is_bounded_in_commands_and_bytes(server: Server, line: SharedLi
     assert BATCH_COMMANDS >= 1000
 
 
-def queue_behind(line: SharedLine, server: Server, commands: list[bytes]) -> list[Any]:
+def queue_behind(line: SyncConnection, server: Server, commands: list[bytes]) -> list[Any]:
     """The replies to commands that threads asked for while the server was frozen."""
     replies: list[Any] = [None] * (len(commands) + 1)
 
@@ -177,11 +179,11 @@ def queue_behind(line: SharedLine, server: Server, commands: list[bytes]) -> lis
     server.pause()
     try:
         threads[0].start()
-        while not line._station.lead:
+        while not line._state.lead:
             time.sleep(0.001)
         for thread in threads[1:]:
             thread.start()
-        while len(line._station.queue) < len(commands):
+        while len(line._state.queue) < len(commands):
             time.sleep(0.001)
     finally:
         server.resume()
@@ -191,7 +193,7 @@ def queue_behind(line: SharedLine, server: Server, commands: list[bytes]) -> lis
 
 
 def test_tls_carries_large_pipelines_both_ways(
-    tmp_path_factory: pytest.TempPathFactory, redis_directory: Any, lines: list[SharedLine]
+    tmp_path_factory: pytest.TempPathFactory, redis_directory: Any, lines: list[SyncConnection]
 ) -> None:
     files, port = certificate(tmp_path_factory.mktemp("tls")), free_port()
     with running(redis_directory, "--tls-port", str(port), *files.server_arguments):
@@ -205,7 +207,7 @@ def test_tls_carries_large_pipelines_both_ways(
 
 
 def test_a_server_that_reads_no_further_than_it_can_write_does_not_block_us(
-    lines: list[SharedLine],
+    lines: list[SyncConnection],
 ) -> None:
     """A proxy, for one. Redis itself keeps replies in its memory."""
 
@@ -229,11 +231,11 @@ def test_a_server_that_reads_no_further_than_it_can_write_does_not_block_us(
 
 
 def test_a_connection_that_ended_while_idle_is_not_an_error(
-    server: Server, line: SharedLine
+    server: Server, line: SyncConnection
 ) -> None:
     line.ask(pack(b"PING"))
     kill_connections(server)
-    line._station.channel.fresh_until = 0.0  # as if a second had passed
+    line._state.channel.fresh_until = 0.0  # as if a second had passed
     assert line.ask(pack(b"INCR", b"n"), b"n", ONCE) == 1
     assert line.stats()["connects"] == 2
     assert line.stats()["failures"] == 0
@@ -241,7 +243,7 @@ def test_a_connection_that_ended_while_idle_is_not_an_error(
 
 @pytest.mark.parametrize("safety", [READ, SAFE])
 def test_what_may_be_repeated_is_repeated_once(
-    server: Server, line: SharedLine, safety: int
+    server: Server, line: SyncConnection, safety: int
 ) -> None:
     line.ask(pack(b"PING"))
     kill_connections(server)
@@ -251,7 +253,7 @@ def test_what_may_be_repeated_is_repeated_once(
 
 
 def test_what_must_not_be_repeated_says_that_it_may_have_been_done(
-    lines: list[SharedLine],
+    lines: list[SyncConnection],
 ) -> None:
     """The server read it, and then hung up without a word."""
 
@@ -271,7 +273,7 @@ def test_what_must_not_be_repeated_says_that_it_may_have_been_done(
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 def test_what_came_to_an_end_that_was_closed_is_sent_on_the_next_connection(
-    server: Server, lines: list[SharedLine], kind: str
+    server: Server, lines: list[SyncConnection], kind: str
 ) -> None:
     """TCP takes it, and a reset answers it; nobody has read it."""
     tcp = Address(host="127.0.0.1", port=server.port)
@@ -284,7 +286,7 @@ def test_what_came_to_an_end_that_was_closed_is_sent_on_the_next_connection(
 
 
 def test_what_was_never_sent_is_sent_on_the_next_connection(
-    server: Server, line: SharedLine
+    server: Server, line: SyncConnection
 ) -> None:
     line.ask(pack(b"PING"))
     kill_connections(server)
@@ -296,7 +298,7 @@ def test_what_was_never_sent_is_sent_on_the_next_connection(
     assert line.ask_many(pack(b"INCR", b"n") * 2, 2, ONCE) == [2, 3]
 
 
-def test_repeating_ends_after_the_second_time(lines: list[SharedLine]) -> None:
+def test_repeating_ends_after_the_second_time(lines: list[SyncConnection]) -> None:
     with stranger(replying(*HANDSHAKE)) as address:
         line = line_to(lines, address)
         with pytest.raises(ConnectionFailed):
@@ -305,7 +307,7 @@ def test_repeating_ends_after_the_second_time(lines: list[SharedLine]) -> None:
         line.close()
 
 
-def test_replies_that_came_before_the_end_are_delivered(lines: list[SharedLine]) -> None:
+def test_replies_that_came_before_the_end_are_delivered(lines: list[SyncConnection]) -> None:
     """Of three requests in one round, two were answered; the third must not be repeated."""
     gate = threading.Event()
 
@@ -323,7 +325,7 @@ def test_replies_that_came_before_the_end_are_delivered(lines: list[SharedLine])
 
     results: list[Any] = []
 
-    def ask(line: SharedLine) -> None:
+    def ask(line: SyncConnection) -> None:
         try:
             results.append(line.ask(pack(b"INCR", b"n"), b"n", ONCE))
         except ConnectionFailed as error:
@@ -333,11 +335,11 @@ def test_replies_that_came_before_the_end_are_delivered(lines: list[SharedLine])
         line = line_to(lines, address)
         threads = [threading.Thread(target=ask, args=(line,)) for _ in range(4)]
         threads[0].start()
-        while not line._station.lead:
+        while not line._state.lead:
             time.sleep(0.001)
         for thread in threads[1:]:
             thread.start()
-        while len(line._station.queue) < 3:
+        while len(line._state.queue) < 3:
             time.sleep(0.001)
         gate.set()
         for thread in threads:
@@ -349,7 +351,7 @@ def test_replies_that_came_before_the_end_are_delivered(lines: list[SharedLine])
     assert "may or may not" in texts[0]
 
 
-def test_garbage_in_mid_stream_drops_the_connection(lines: list[SharedLine]) -> None:
+def test_garbage_in_mid_stream_drops_the_connection(lines: list[SyncConnection]) -> None:
     with stranger(replying(*HANDSHAKE, b"HTTP/1.1 200 OK\r\n\r\n")) as address:
         line = line_to(lines, address)
         with pytest.raises(ConnectionFailed, match="not Redis's protocol"):
@@ -359,7 +361,7 @@ def test_garbage_in_mid_stream_drops_the_connection(lines: list[SharedLine]) -> 
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_reply_too_many_drops_the_connection(lines: list[SharedLine], alone: bool) -> None:
+def test_a_reply_too_many_drops_the_connection(lines: list[SyncConnection], alone: bool) -> None:
     with stranger(replying(*HANDSHAKE, *[PONG] * alone, b":1\r\n:2\r\n")) as address:
         line = line_to(lines, address)
         if alone:  # the short way
@@ -373,7 +375,7 @@ def test_a_reply_too_many_drops_the_connection(lines: list[SharedLine], alone: b
 
 
 def test_a_frozen_server_takes_its_time_limit_and_no_reply_is_anothers(
-    server: Server, lines: list[SharedLine]
+    server: Server, lines: list[SyncConnection]
 ) -> None:
     line = line_to(lines, server, breaker_failures=0)
     line.ask(pack(b"PING"))
@@ -390,7 +392,7 @@ def test_a_frozen_server_takes_its_time_limit_and_no_reply_is_anothers(
 
 
 def test_all_who_wait_for_a_frozen_server_are_told_within_both_limits(
-    server: Server, lines: list[SharedLine]
+    server: Server, lines: list[SyncConnection]
 ) -> None:
     line = line_to(lines, server, read_timeout_s=0.2, connect_timeout_s=0.2, breaker_failures=0)
     told: list[ReplyTimeout] = []
@@ -426,7 +428,7 @@ def test_all_who_wait_for_a_frozen_server_are_told_within_both_limits(
     assert len(told) % 20 == 0
 
 
-def test_a_server_that_trickles_holds_nobody_for_ever(lines: list[SharedLine]) -> None:
+def test_a_server_that_trickles_holds_nobody_for_ever(lines: list[SyncConnection]) -> None:
     def talk(peer: socket.socket) -> None:
         replying(*HANDSHAKE)(peer)
         while True:
@@ -446,11 +448,11 @@ def test_a_server_that_trickles_holds_nobody_for_ever(lines: list[SharedLine]) -
         line.close()
 
 
-def test_a_leader_that_is_stuck_is_left_behind(server: Server, lines: list[SharedLine]) -> None:
+def test_a_leader_that_is_stuck_is_left_behind(server: Server, lines: list[SyncConnection]) -> None:
     line = line_to(lines, server)
     line.ask(pack(b"PING"))
     line._wait_s = 0.1
-    stuck = line._station
+    stuck = line._state
     stuck.lead[0] = object()  # a greenlet whose thread has ended
     with pytest.raises(ReplyTimeout, match="behind other commands"):
         line.ask(pack(b"ECHO", b"x"), None, READ)
@@ -464,7 +466,7 @@ def test_a_leader_that_is_stuck_is_left_behind(server: Server, lines: list[Share
 # ---- servers that are away
 
 
-def test_an_outage_costs_microseconds_after_three_failures(lines: list[SharedLine]) -> None:
+def test_an_outage_costs_microseconds_after_three_failures(lines: list[SyncConnection]) -> None:
     line = line_to(lines, Address(host="127.0.0.1", port=free_port()), breaker_s=30.0)
     for _ in range(3):
         with pytest.raises(ConnectionFailed):
@@ -480,7 +482,7 @@ def test_an_outage_costs_microseconds_after_three_failures(lines: list[SharedLin
 
 
 def test_after_an_outage_the_first_probe_brings_it_back(
-    redis_directory: Any, lines: list[SharedLine], eventually: Eventually
+    redis_directory: Any, lines: list[SyncConnection], eventually: Eventually
 ) -> None:
     with running(redis_directory) as server:
         line = line_to(lines, server, breaker_s=0.02)
@@ -503,7 +505,9 @@ def test_after_an_outage_the_first_probe_brings_it_back(
         line.close()
 
 
-def test_the_address_is_asked_for_at_every_connect(server: Server, lines: list[SharedLine]) -> None:
+def test_the_address_is_asked_for_at_every_connect(
+    server: Server, lines: list[SyncConnection]
+) -> None:
     asked: list[int] = []
 
     def resolve() -> Address:
@@ -512,7 +516,7 @@ def test_the_address_is_asked_for_at_every_connect(server: Server, lines: list[S
             raise ServerNotReady("the sentinels know no primary: wait for the failover")
         return Address(path=server.path)
 
-    line = SharedLine(Target(), Address(host="sentinel"), resolve=resolve)
+    line = SyncConnection(Target(), Address(host="sentinel"), resolve=resolve)
     lines.append(line)
     assert line.ask(pack(b"PING")) == b"PONG"
     line.close()
@@ -525,7 +529,7 @@ def test_the_address_is_asked_for_at_every_connect(server: Server, lines: list[S
 
 
 def test_closing_drops_the_connection_and_asking_makes_a_new_one(
-    server: Server, line: SharedLine
+    server: Server, line: SyncConnection
 ) -> None:
     line.ask(pack(b"PING"))
     line.close()
@@ -535,7 +539,7 @@ def test_closing_drops_the_connection_and_asking_makes_a_new_one(
 
 
 def test_closing_during_anothers_call_wins_when_that_is_over(
-    server: Server, line: SharedLine
+    server: Server, line: SyncConnection
 ) -> None:
     old = line.ask(pack(b"CLIENT", b"ID"))
     in_use_a_moment_ago(line)
@@ -555,7 +559,9 @@ def test_closing_during_anothers_call_wins_when_that_is_over(
     assert line.ask(pack(b"CLIENT", b"ID")) != old
 
 
-def test_closing_while_it_is_in_use_takes_nobodys_reply(server: Server, line: SharedLine) -> None:
+def test_closing_while_it_is_in_use_takes_nobodys_reply(
+    server: Server, line: SyncConnection
+) -> None:
     stop, wrong = threading.Event(), []
 
     def work() -> None:
@@ -578,9 +584,9 @@ def test_closing_while_it_is_in_use_takes_nobodys_reply(server: Server, line: Sh
 
 
 def test_a_line_that_is_forgotten_closes_its_socket(server: Server) -> None:
-    line = SharedLine(Target(), Address(path=server.path))
+    line = SyncConnection(Target(), Address(path=server.path))
     line.ask(pack(b"PING"))
-    sock = line._station.channel.sock
+    sock = line._state.channel.sock
     del line
     gc.collect()
     assert sock.fileno() == -1
@@ -590,10 +596,10 @@ def test_a_line_in_cyclic_garbage_closes_its_socket_without_a_warning(
     server: Server, recwarn: pytest.WarningsRecorder
 ) -> None:
     """As after an error whose frames hold it. Its socket is older, and would be finalized first."""
-    line = SharedLine(Target(), Address(path=server.path))
+    line = SyncConnection(Target(), Address(path=server.path))
     line.ask(pack(b"PING"))
-    sock = weakref.ref(line._station.channel.sock)
-    cycle: list[Any] = [line._station.channel]
+    sock = weakref.ref(line._state.channel.sock)
+    cycle: list[Any] = [line._state.channel]
     cycle.append(cycle)
     del line, cycle
     gc.collect()
@@ -606,7 +612,7 @@ def test_a_line_in_cyclic_garbage_closes_its_socket_without_a_warning(
 
 # An interrupt may come inside redis-py's parser's __del__, which Python then prints and ignores.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_who_is_interrupted_stalls_nobody(server: Server, line: SharedLine) -> None:
+def test_who_is_interrupted_stalls_nobody(server: Server, line: SyncConnection) -> None:
     line.ask(pack(b"MSET", *[b"%d" % number for number in range(20) for _ in "kv"]), None, SAFE)
     until, slow, wrong = time.monotonic() + 2, [], []
 
@@ -655,24 +661,24 @@ def test_who_is_interrupted_stalls_nobody(server: Server, line: SharedLine) -> N
 
 
 @pytest.mark.parametrize("where", ["taken", "queued", "nowhere"])
-def test_who_finds_that_nobody_leads_steps_in(line: SharedLine, where: str) -> None:
+def test_who_finds_that_nobody_leads_steps_in(line: SyncConnection, where: str) -> None:
     """As a leader leaves it that was interrupted while it mended an interrupt."""
     line.ask(pack(b"PING"))
-    station = line._station
+    state = line._state
     left, lost = Request(b"", 0, READ), Request(pack(b"ECHO", b"x"), 1, READ)
     left.abandoned = True
-    station.lead[0] = left
-    station.channel.fresh_until = BUSY
-    station.channel.send(pack(b"ECHO", b"left"))
+    state.lead[0] = left
+    state.channel.fresh_until = BUSY
+    state.channel.send(pack(b"ECHO", b"left"))
     lost.taken = where == "taken"
     if where == "queued":
-        station.queue.append(lost)
+        state.queue.append(lost)
     while not lost.done:
-        if station.lead.get(0) is lost:
-            line._lead(station, lost)
+        if state.lead.get(0) is lost:
+            line._lead(state, lost)
         else:
-            line._wait(station, lost)
+            line._wait(state, lost)
     assert line.stats()["abandoned"] == 0  # it did not wait for the time limit
     assert lost.result() == [b"x"]
-    assert not station.lead
+    assert not state.lead
     assert line.ask(pack(b"ECHO", b"y"), None, READ) == b"y"

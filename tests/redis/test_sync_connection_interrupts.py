@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from nearcache.engines.redis.connection import channel
-from nearcache.engines.redis.connection import connection_state as station
+from nearcache.engines.redis.connection import connection_state as state
 from nearcache.engines.redis.connection import sync_connection as line
-from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.contract import ONCE
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Address, Target
 from tests.interrupted import Interrupt
 from tests.redis.servers import Server
 
-PLACES = {line.__file__, channel.__file__, station.__file__}
+PLACES = {line.__file__, channel.__file__, state.__file__}
 
 
-def line_to(server: Server) -> SharedLine:
+def line_to(server: Server) -> SyncConnection:
     address = Address(path=server.path)
-    return SharedLine(
+    return SyncConnection(
         Target(addresses=(address,), read_timeout_s=20.0, connect_timeout_s=20.0), address
     )
 

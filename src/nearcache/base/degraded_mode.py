@@ -1,6 +1,6 @@
 """What a cache that forgives outages remembers: one log line per change of state, and a count.
 
-One :class:`Outage` per store and process. It begins with the first call that was forgiven and
+One :class:`DegradedMode` per store and process. It begins with the first call that was forgiven and
 ends with the first that succeeded, whichever thread or task these are in.
 
 Writes have a state of their own: a full server (OOM) refuses them and serves reads, as a
@@ -25,7 +25,7 @@ from nearcache.errors import ServerNotReady
 logger = logging.getLogger("nearcache.outage")
 
 
-class Outage:
+class DegradedMode:
     """``on`` is looked at after every read that succeeded, ``drops`` after every write: plain
     attributes.
     """

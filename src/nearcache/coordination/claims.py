@@ -22,7 +22,7 @@ from nearcache.base.clock import Clock
 from nearcache.base.keys import decode_key
 from nearcache.base.per_process import generation
 from nearcache.base.sans_io import Flow, ask
-from nearcache.coordination.lock_renewal import RETRY_S, Keeper, keeper_of
+from nearcache.coordination.lock_renewal import RETRY_S, Renewer, renewer_of
 from nearcache.errors import EngineError, EngineUnavailable
 
 logger = logging.getLogger("nearcache.stampede")
@@ -131,5 +131,5 @@ class Claim:
         self.renew_at_s = time.monotonic() + seconds
 
     @property
-    def _keeper(self) -> Keeper:
-        return keeper_of(self._engine, self._key)
+    def _keeper(self) -> Renewer:
+        return renewer_of(self._engine, self._key)

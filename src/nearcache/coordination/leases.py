@@ -29,7 +29,7 @@ from nearcache.base.clock import Clock
 from nearcache.base.counters import Counters
 from nearcache.base.keys import decode_key
 from nearcache.base.per_process import generation
-from nearcache.coordination.lock_renewal import RETRY_S, keeper_of
+from nearcache.coordination.lock_renewal import RETRY_S, renewer_of
 from nearcache.errors import EngineError, LockLost
 
 logger = logging.getLogger("nearcache.locks")
@@ -77,7 +77,7 @@ class Lease:
         self.engine = engine
         self.name = name
         self.token = token
-        self.keeper = keeper_of(engine, name)
+        self.keeper = renewer_of(engine, name)
         self.undo = functools.partial(engine.lock_release, name, token)
         self.ttl_ms = ttl_ms
         self.depth = 1

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from nearcache.base.clock import Clock
 from nearcache.base.sans_io import Flow, Pause, ask, steps_of
 from nearcache.coordination.leases import lock_epoch
-from nearcache.coordination.lock_renewal import keeper_of
+from nearcache.coordination.lock_renewal import renewer_of
 from nearcache.errors import ConnectionFailed, EngineError, EngineUnavailable, ReplyTimeout
 
 FIRST_PAUSE_S = 0.001
@@ -50,7 +50,7 @@ class LockEngine(Protocol):
     def lock_leave(self, name: bytes, ticket: int) -> None: ...
 
 
-class Bid:
+class LockAttempt:
     """One attempt: what is asked, and what may have come of it when it is interrupted."""
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Bid:
         return token, asked_at_s
 
     def _queue(self, give_up_at_s: float, blocks: bool) -> Flow[tuple[int | None, float]]:
-        outage = Outage(self._clock)
+        outage = Absence(self._clock)
         pause_s = FIRST_PAUSE_S
         while True:
             asked_at_s = self._clock.monotonic_s()
@@ -182,7 +182,7 @@ def _may_have_happened(error: BaseException) -> bool:
     return not isinstance(error, EngineError) or isinstance(error, ReplyTimeout | ConnectionFailed)
 
 
-class Outage:
+class Absence:
     """A store that is away while somebody waits: how long, and when to look again."""
 
     def __init__(self, clock: Clock) -> None:
@@ -219,5 +219,5 @@ def tell_later(
     engine: Any, name: bytes, method: str, number: int, ttl_ms: int, after_s: float = 0.0
 ) -> None:
     """Has the store told until it answers, or the lock's time is over."""
-    keeper = keeper_of(engine, name)
+    keeper = renewer_of(engine, name)
     keeper.later(lambda: getattr(engine, method)(name, number), ttl_ms / 1000, after_s)

@@ -80,12 +80,12 @@ class _Debt:
         return True
 
 
-class Keeper:
+class Renewer:
     """See the head of this module."""
 
     def __init__(self) -> None:
         self._kept: dict[weakref.ref[Any], Callable[[], object] | None] = {}
-        self.heir: Keeper | None = None  # who took over what this one had
+        self.heir: Renewer | None = None  # who took over what this one had
         self._process = generation()
         self._debts: list[_Debt] = []
         self._serving = Sole(self._serve, "nearcache-leases")
@@ -114,7 +114,7 @@ class Keeper:
         self._debts.append(_Debt(act, due_at_s, due_at_s + for_s))
         self._see_to(due_at_s)
 
-    def take_over(self, other: Keeper) -> None:
+    def take_over(self, other: Renewer) -> None:
         """Does from now on what the other one did, whose thread finds nothing more to do."""
         self._kept.update(other._kept)
         self._debts += other._debts
@@ -219,22 +219,22 @@ class Keeper:
                     self._debts.remove(debt)
 
 
-_keepers: OfProcess[dict[tuple[object, Hashable], Keeper]] = OfProcess(dict)
+_keepers: OfProcess[dict[tuple[object, Hashable], Renewer]] = OfProcess(dict)
 """By the kind of ``threading.Lock`` they were made with, and by server. Those of a kind that is
 not the last one have retired. None is the parent's: its threads are not here."""
 
 
-def keeper_of(engine: Any, name: bytes) -> Keeper:
+def renewer_of(engine: Any, name: bytes) -> Renewer:
     """The one for what the engine holds under that name, as gevent has patched it or not."""
     server_of = getattr(engine, "lock_server", None)
     server = (id(engine), server_of(name) if server_of else None)
     return _keepers.here().get((threading.Lock, server)) or _made_for(server)
 
 
-def _made_for(server: Hashable) -> Keeper:
+def _made_for(server: Hashable) -> Renewer:
     kind, keepers = threading.Lock, _keepers.here()
-    made = keepers.setdefault((kind, server), Keeper())
+    made = keepers.setdefault((kind, server), Renewer())
     for (other_kind, other_server), other in list(keepers.items()):
         if other_kind is not kind:
-            keepers.setdefault((kind, other_server), Keeper()).take_over(other)
+            keepers.setdefault((kind, other_server), Renewer()).take_over(other)
     return made

@@ -41,8 +41,14 @@ from nearcache.base.per_process import OfProcess
 from nearcache.base.sans_io import Flow, arun, ask, run, steps_of
 from nearcache.base.threads import this_task, this_thread
 from nearcache.coordination.leases import FOREVER_MS, Lease
-from nearcache.coordination.lock_attempts import Bid, LockEngine, native_async, tell, tell_later
-from nearcache.coordination.lock_renewal import Keeper, keeper_of
+from nearcache.coordination.lock_attempts import (
+    LockAttempt,
+    LockEngine,
+    native_async,
+    tell,
+    tell_later,
+)
+from nearcache.coordination.lock_renewal import Renewer, renewer_of
 from nearcache.errors import (
     EngineConfiguration,
     EngineError,
@@ -55,7 +61,7 @@ logger = logging.getLogger("nearcache.locks")
 
 
 class Lock:
-    """``with cache.lock("name"):``, or ``async with``; see :meth:`Extras.lock`.
+    """``with cache.lock("name"):``, or ``async with``; see :meth:`ExtraMethods.lock`.
 
     Raises LockNotAcquired, LockLost, and what the engine raises.
     """
@@ -209,7 +215,7 @@ class Lock:
         caller = _caller() if self._reentrant else None
         if (caller is not None or self._lease is not None) and self._come_in_again(caller):
             return True
-        bid = Bid(self.engine, self.name, self._ttl_ms, self.clock, self._asks_far)
+        bid = LockAttempt(self.engine, self.name, self._ttl_ms, self.clock, self._asks_far)
         try:
             token, asked_at_s = yield from bid.made(wait_s, blocks)
             if token is None:
@@ -225,7 +231,7 @@ class Lock:
             raise
         return True
 
-    def _withdraw(self, bid: Bid, error: BaseException) -> None:
+    def _withdraw(self, bid: LockAttempt, error: BaseException) -> None:
         bid.withdraw(error)
         lease, self._lease = self._lease, None
         if lease is not None:
@@ -384,8 +390,8 @@ class Lock:
         return decode_key(self.name)
 
     @property
-    def _keeper(self) -> Keeper:
-        return keeper_of(self.engine, self.name)
+    def _keeper(self) -> Renewer:
+        return renewer_of(self.engine, self.name)
 
     def _wait_of(self, blocking: bool, blocking_timeout: float | None) -> float | None:
         if not blocking:

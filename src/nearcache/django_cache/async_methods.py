@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
-    from nearcache.django_cache.extra_methods import Extras as Base
+    from nearcache.django_cache.extra_methods import ExtraMethods as Base
 else:
     Base = object
 
@@ -26,8 +26,8 @@ SLICE_ITEMS = 1000
 """How many items are looked at between two turns of the loop: well under a millisecond."""
 
 
-class AsyncTwins(Base):
-    """What BaseCache has and :class:`~.extra_methods.Extras` has not, to be awaited."""
+class AsyncMethods(Base):
+    """What BaseCache has and :class:`~.extra_methods.ExtraMethods` has not, to be awaited."""
 
     async def aadd(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None

@@ -17,7 +17,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from nearcache.base.degraded_mode import Outage
+from nearcache.base.degraded_mode import DegradedMode
 from nearcache.django_cache.adapter import Configured
 
 SESSION_ENGINES = {
@@ -32,7 +32,7 @@ class Forgiving:
     """What a backend that may forgive has in common with the others."""
 
     _forgives = False
-    _outage: Outage
+    _outage: DegradedMode
 
     def _forgive(self, error: Exception, write: bool = False) -> None:
         """Raises the error unless outages are forgiven."""

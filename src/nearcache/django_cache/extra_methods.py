@@ -6,7 +6,7 @@ The names are those of django-redis where it has them: ``ttl``, ``pttl``, ``expi
 :mod:`nearcache.django_cache.get_or_set`.
 
 A backend brings Django's own methods and the three properties at the head of
-:class:`Extras`; everything here goes through those. Each method is a flow, so that it is
+:class:`ExtraMethods`; everything here goes through those. Each method is a flow, so that it is
 there twice: plain, and as an ``a`` twin to be awaited (see :mod:`nearcache.base.sans_io`).
 """
 
@@ -36,7 +36,7 @@ ENDLESS_S = 10**11  # timeouts beyond three thousand years mean "never", infinit
 INCR_ATTEMPTS = 1000
 
 
-class Extras(BaseCache):
+class ExtraMethods(BaseCache):
     """The methods beyond Django's; see the head of this module."""
 
     clock: ClassVar[Clock] = SystemClock()

@@ -37,7 +37,7 @@ from nearcache.codec import Undecodable
 from nearcache.codec.envelope import Envelope, EnvelopeCodec, opened
 from nearcache.coordination.background_refresh import Failing, in_task, in_thread
 from nearcache.coordination.single_flight import Flight, Tasks, Threads
-from nearcache.django_cache.extra_methods import ENDLESS_S, EXPIRED_MS, Extras
+from nearcache.django_cache.extra_methods import ENDLESS_S, EXPIRED_MS, ExtraMethods
 from nearcache.django_cache.get_or_set_options import StampedeOptions, Terms, terms_of
 from nearcache.errors import EngineBusy, EngineUnavailable, OptionError, ServerNotReady
 
@@ -75,7 +75,7 @@ class Seen(NamedTuple):
 MISSED = Seen(MISSING, b"", None)
 
 
-class StampedeProof(Extras):
+class StampedeProof(ExtraMethods):
     """``get_or_set`` and its twin; see the head of this module."""
 
     flight_wait_s: float = 30.0
@@ -444,7 +444,7 @@ class StampedeProof(Extras):
 
     # -- shared by the above -----------------------------------------------------------------
 
-    def _inside(self, raw: bytes, default: Any = Extras._missing_key) -> Any:
+    def _inside(self, raw: bytes, default: Any = ExtraMethods._missing_key) -> Any:
         """The value of bytes, stale or not; ``default`` if they cannot be read."""
         envelope = opened(raw) if self.keeps_envelopes else None
         try:

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nearcache.base.clock import Clock
-from nearcache.base.degraded_mode import Outage
+from nearcache.base.degraded_mode import DegradedMode
 from nearcache.base.per_process import once
 from nearcache.base.sans_io import Flow, Run, arun, run
 from nearcache.django_cache.degraded import (
@@ -50,7 +50,7 @@ class Place:
     """Where a cache's file is to be, and when it is tried again to open it there."""
 
     def __init__(self, name: str, clock: Clock) -> None:
-        self.outage = Outage(name, clock)
+        self.outage = DegradedMode(name, clock)
         self._clock = clock
         self._error: RegionError | None = None
         self._again_at_s = 0.0

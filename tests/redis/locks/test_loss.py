@@ -13,7 +13,7 @@ import pytest
 
 from nearcache.backends import RedisCache
 from nearcache.base.counters import Counters
-from nearcache.coordination.lock_renewal import keeper_of
+from nearcache.coordination.lock_renewal import renewer_of
 from nearcache.coordination.locks import Lock
 from nearcache.engines.redis.locks.wake_ups import Bell
 from nearcache.errors import EngineUnavailable, LockLost
@@ -74,7 +74,7 @@ def test_a_flush_is_noticed_by_the_renewal(engine: Any, admin: Any, eventually: 
     lease = lock._lease
     assert lease
     lease.renew_at_s = 0.0  # as if a third of its time had passed
-    keeper_of(engine, NAME).add(lease)
+    renewer_of(engine, NAME).add(lease)
     eventually(lambda: counters.locks_lost)
     assert lock.lost
     assert counters.locks_lost == 1

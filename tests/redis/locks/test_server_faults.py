@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.coordination.lock_renewal import RETRY_S, keeper_of
+from nearcache.coordination.lock_renewal import RETRY_S, renewer_of
 from nearcache.coordination.locks import Lock
 from nearcache.engines.redis.locks.lock_scripts import ACQUIRE, WAIT, lock_key
 from nearcache.engines.redis.locks.locks import RedisLocks
@@ -112,7 +112,7 @@ def test_a_release_without_the_right_to_it_is_told_again(
         admin.execute_command("ACL", "SETUSER", "default", "-eval", "-evalsha")
         with pytest.raises(NotPermitted):
             release(lock)
-        debts = keeper_of(engine, NAME)._debts
+        debts = renewer_of(engine, NAME)._debts
         wait_for(lambda: debts and debts[0].pause_s > RETRY_S[0], "it is told again, in vain")
         admin.execute_command("ACL", "SETUSER", "default", "+eval", "+evalsha")
         wait_for(lambda: not debts and engine.lock_acquire(NAME, TTL_MS), "the lock is free")
@@ -125,4 +125,4 @@ def test_what_cannot_be_told_is_not_told_for_ever(own: Server, engine: Any) -> N
         admin.execute_command("ACL", "SETUSER", "default", "-eval", "-evalsha")
         with pytest.raises((NotPermitted, LockLost)):
             lock.release()
-        wait_for(lambda: not keeper_of(engine, NAME)._debts, "it is given up with the lock's time")
+        wait_for(lambda: not renewer_of(engine, NAME)._debts, "it is given up with the lock's time")

@@ -33,7 +33,7 @@ from nearcache.django_cache.degraded import (
     nothing,
     zero,
 )
-from nearcache.django_cache.extra_methods import Extras
+from nearcache.django_cache.extra_methods import ExtraMethods
 from nearcache.django_cache.placement import test_run
 from nearcache.django_cache.redis.options import RedisOptions
 from nearcache.django_cache.redis.test_runs import keep_apart, keep_apart_at_use
@@ -289,16 +289,16 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
 
     # -- those beyond Django's ---------------------------------------------------------------
 
-    _pttl, pttl, apttl = forgiving(Extras._pttl, zero)
-    _expire, expire, aexpire = forgiving(Extras._expire, no, "change")
-    _pexpire_at, pexpire_at, apexpire_at = forgiving(Extras._pexpire_at, no, "change")
-    _persist, persist, apersist = forgiving(Extras._persist, no, "change")
-    _keys, keys, akeys = forgiving(Extras._keys, no_keys)
+    _pttl, pttl, apttl = forgiving(ExtraMethods._pttl, zero)
+    _expire, expire, aexpire = forgiving(ExtraMethods._expire, no, "change")
+    _pexpire_at, pexpire_at, apexpire_at = forgiving(ExtraMethods._pexpire_at, no, "change")
+    _persist, persist, apersist = forgiving(ExtraMethods._persist, no, "change")
+    _keys, keys, akeys = forgiving(ExtraMethods._keys, no_keys)
 
     def iter_keys(
         self, pattern: str = "*", version: int | None = None, itersize: int | None = None
     ) -> Iterator[str]:
-        """:meth:`Extras.iter_keys`; the iteration ends where an outage begins."""
+        """:meth:`ExtraMethods.iter_keys`; the iteration ends where an outage begins."""
         try:
             yield from super().iter_keys(pattern, version, itersize)
         except EngineUnavailable as error:
@@ -357,7 +357,7 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
     flush_all, aflush_all = twins(_flush_all)
 
     def _counted(self) -> Flow[dict[str, int]]:
-        counted = yield from Extras._stats(self)
+        counted = yield from ExtraMethods._stats(self)
         return counted | {"forgiven": self._outage.forgiven}
 
     def _stats(self) -> Flow[dict[str, int]]:

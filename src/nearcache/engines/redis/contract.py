@@ -29,7 +29,7 @@ Reply = Any
 """bytes, int, None, list, ErrorReply; with RESP3 also float, bool, dict and set."""
 
 
-class Line(Protocol):
+class ServerConnection(Protocol):
     """One server, through one connection of this process that many callers share."""
 
     name: str
@@ -69,7 +69,7 @@ class Topology(Protocol):
     def ask_each(self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE) -> list[Reply]:
         """The replies to (packed command, key) pairs, in their order: one write per server."""
 
-    def primaries(self) -> list[Line]:
+    def primaries(self) -> list[ServerConnection]:
         """A line to every primary: for SCAN, DBSIZE, FLUSHDB."""
 
     def server_of(self, key: bytes) -> str:
@@ -81,7 +81,7 @@ class Topology(Protocol):
         self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE
     ) -> list[Reply]: ...
 
-    async def aprimaries(self) -> list[Line]: ...
+    async def aprimaries(self) -> list[ServerConnection]: ...
 
     def told(self, reply: ErrorReply) -> None:
         """An error reply is about to be raised. After READONLY the next request reconnects:

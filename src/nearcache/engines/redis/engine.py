@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nearcache.base.clock import Clock, SystemClock
-from nearcache.base.degraded_mode import Outage
+from nearcache.base.degraded_mode import DegradedMode
 from nearcache.base.keys import glob_escape
 from nearcache.base.per_process import OfProcess, once
 from nearcache.base.sans_io import Flow, call, twins
@@ -32,7 +32,7 @@ from nearcache.engines.contract import ABSENT, ScanItem
 from nearcache.engines.redis.contract import ONCE, READ, SAFE, Reply, Topology
 from nearcache.engines.redis.locks.claims import MARK, RedisClaims
 from nearcache.engines.redis.locks.locks import RedisLocks
-from nearcache.engines.redis.locks.wake_ups import Bells
+from nearcache.engines.redis.locks.wake_ups import WakeUps
 from nearcache.engines.redis.protocol.faults import error_of, no_scripts
 from nearcache.engines.redis.protocol.resp import ErrorReply, pack
 from nearcache.engines.redis.protocol.scripts import CAS, INCR, Script, Word, unknown
@@ -64,9 +64,9 @@ class RedisEngine(RedisLocks, RedisClaims):
     def __init__(self, topology: Topology, clock: Clock | None = None, name: str = "Redis") -> None:
         self.topology = topology
         self.clock = clock or SystemClock()
-        self.outage = Outage(name)
+        self.outage = DegradedMode(name)
         self._ahead_ms = {}
-        self._bells = OfProcess(functools.partial(Bells, topology))
+        self._bells = OfProcess(functools.partial(WakeUps, topology))
 
     @property
     def engine(self) -> RedisEngine:

@@ -48,8 +48,8 @@ MOST_UNSENT = 16 << 20
 """Bytes that wait to be written before callers wait as well."""
 
 
-class AsyncLine:
-    """The asyncio half of :class:`~nearcache.engines.redis.contract.Line`.
+class AsyncConnection:
+    """The asyncio half of :class:`~nearcache.engines.redis.contract.ServerConnection`.
 
     ``resolve`` is asked for the address before every connect (a Sentinel's primary).
     """
@@ -67,7 +67,7 @@ class AsyncLine:
         self.breaker: Breaker = breaker_of(target, address)
         self._resolve = resolve
         self.counts = dict.fromkeys(COUNTS, 0)
-        self._by_loop: OfProcess[dict[int, weakref.ref[LoopLine]]] = OfProcess(dict)
+        self._by_loop: OfProcess[dict[int, weakref.ref[LoopConnection]]] = OfProcess(dict)
 
     async def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
         line = self._line()
@@ -84,18 +84,18 @@ class AsyncLine:
         replies: list[Reply] = await line.ask(packed, safety, count)
         return replies
 
-    def _line(self) -> LoopLine:
+    def _line(self) -> LoopConnection:
         loop = asyncio.get_running_loop()
         by_loop = self._by_loop.here()
         reference = by_loop.get(id(loop))
         line = None if reference is None else reference()
         # Identities are used again: a new loop may stand where a forgotten one stood.
         if line is None or line.loop is not loop:
-            line = of_this_loop(("redis line", id(self)), lambda: LoopLine(self, loop))
+            line = of_this_loop(("redis line", id(self)), lambda: LoopConnection(self, loop))
             by_loop[id(loop)] = weakref.ref(line, self._gone)
         return line
 
-    def _gone(self, reference: weakref.ref[LoopLine]) -> None:
+    def _gone(self, reference: weakref.ref[LoopConnection]) -> None:
         by_loop = self._by_loop.here()
         for identity, known in list(by_loop.items()):
             if known is reference:  # not a new loop's that stands where this one stood
@@ -127,10 +127,10 @@ class AsyncLine:
         return dict(self.counts)
 
 
-class LoopLine:
+class LoopConnection:
     """The requests of one loop to one server, and the connection of the moment."""
 
-    def __init__(self, owner: AsyncLine, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, owner: AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
         self.owner = owner
         self.loop = loop
         self.unsent: list[Request] = []

@@ -29,7 +29,7 @@ from nearcache.engines.redis.target.target import Address, Target
 from nearcache.errors import EngineError
 
 if TYPE_CHECKING:
-    from nearcache.engines.redis.connection.async_connection import LoopLine
+    from nearcache.engines.redis.connection.async_connection import LoopConnection
 
 Request = tuple["asyncio.Future[Any]", bytes, int, int, bool]
 """Future, packed commands, safety, replies (0: one, and not in a list), sent before."""
@@ -46,7 +46,7 @@ IDLE_S = 0.1
 class Wire(asyncio.Protocol):
     """One connection, from its handshake to its end; it is never repaired."""
 
-    def __init__(self, line: LoopLine, connection: Any) -> None:
+    def __init__(self, line: LoopConnection, connection: Any) -> None:
         self.pending: deque[Request] = deque()
         self.gone: asyncio.Future[None] = line.loop.create_future()
         self._line = line
@@ -217,7 +217,7 @@ def _put_away() -> None:
         wire.put_away()
 
 
-async def connected(line: LoopLine) -> Wire:
+async def connected(line: LoopConnection) -> Wire:
     """A wire that has answered PING. Raises EngineError, with the foreign error as cause."""
     target, address = line.owner.target, line.owner.address
     try:
@@ -229,7 +229,7 @@ async def connected(line: LoopLine) -> Wire:
         raise await _found_out(mapped, target, address) from mapped.__cause__
 
 
-async def _handshake(line: LoopLine, target: Target, address: Address) -> Wire:
+async def _handshake(line: LoopConnection, target: Target, address: Address) -> Wire:
     connection = async_connection(target, address)
     try:
         await connection.connect()

@@ -27,7 +27,7 @@ from redis.retry import Retry
 
 from nearcache.engines.redis.connection.connect import PACKING, QUIET, connection_kwargs
 from nearcache.engines.redis.connection.event_loops import of_this_loop
-from nearcache.engines.redis.connection.fair_semaphore import AsyncGate
+from nearcache.engines.redis.connection.fair_semaphore import AsyncFairSemaphore
 from nearcache.engines.redis.connection.pool import AsyncFairPool, FairPool, once_here, too_late
 from nearcache.engines.redis.target.target import Address, Target
 
@@ -228,7 +228,7 @@ class _AsyncCluster(redis.asyncio.RedisCluster):
     """redis-py's, which has no pool that waits: so many commands at once, the others queue."""
 
     def seat(self, target: Target) -> None:
-        self._gate, self._seating = AsyncGate(target.pool_connections), target
+        self._gate, self._seating = AsyncFairSemaphore(target.pool_connections), target
 
     async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
         target = self._seating

@@ -86,7 +86,7 @@ class _Closed:
 CLOSED: Any = _Closed()
 
 
-class Station:
+class ConnectionState:
     """Everything of a line that a fork renews."""
 
     __slots__ = ("channel", "dead", "lead", "leaving", "process", "queue", "rounds", "waking")

@@ -18,7 +18,7 @@ from collections import deque
 from typing import Any
 
 
-class Gate:
+class FairSemaphore:
     """For threads, and for greenlets where gevent has patched ``threading``."""
 
     def __init__(self, seats: int) -> None:
@@ -78,7 +78,7 @@ class Gate:
         return True
 
 
-class AsyncGate:
+class AsyncFairSemaphore:
     """For the tasks of one event loop."""
 
     def __init__(self, seats: int) -> None:

@@ -25,7 +25,7 @@ import redis.asyncio
 from nearcache import errors
 from nearcache.base.per_process import Mutex, OfProcess, generation, when_forked
 from nearcache.engines.redis.connection.connect import put_away
-from nearcache.engines.redis.connection.fair_semaphore import AsyncGate, Gate
+from nearcache.engines.redis.connection.fair_semaphore import AsyncFairSemaphore, FairSemaphore
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class FairPool(redis.ConnectionPool):
     def reset(self) -> None:
         # redis-py calls this from its constructor, and from a child that finds itself forked.
         self._seated: set[Any] = set()
-        self._gate = Gate(self.max_connections)
+        self._gate = FairSemaphore(self.max_connections)
         super().reset()
 
     def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> Any:
@@ -120,7 +120,7 @@ class AsyncFairPool(redis.asyncio.ConnectionPool):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"max_connections": self.limit} | kwargs)
         self._seated: set[Any] = set()
-        self._gate = AsyncGate(self.max_connections)
+        self._gate = AsyncFairSemaphore(self.max_connections)
 
     async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> Any:
         if not await self._gate.enter(self.wait_s):

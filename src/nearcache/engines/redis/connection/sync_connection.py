@@ -1,55 +1,57 @@
-"""One connection that carries all threads and greenlets of the process.
+"""One connection that carries the requests of all threads and greenlets of the process.
 
-By *flat combining*: whoever finds the line free leads. A leader sends what everybody has queued
-in one write, reads the replies and hands them out; once it has its own, the first who waits
-leads on. So nobody waits for a connection while there is one, a crowd pipelines without
-asking, and somebody who is alone pays for one attribute more than a bare socket.
+The method is *flat combining*: a caller that finds nobody leading becomes the leader. The leader
+sends all queued requests in one write, reads the replies and gives each caller its reply. When
+the leader has its own reply, the first caller that waits becomes the leader. So no caller waits
+for a free connection, many callers make a pipeline without asking for one, and a lone caller pays
+one attribute more than a bare socket.
 
-State, all of it changed by single operations on dicts and deques, which are atomic for threads
-and greenlets. There is no lock that an interrupt, a killed greenlet or a fork could leave held.
+The state (:class:`.ConnectionState`) is changed only by single operations on dicts and deques,
+which are atomic for threads and greenlets. There is no lock that an interrupt, a killed greenlet
+or a fork could leave held.
 
-    lead      a dict with one entry: who leads. ``setdefault`` takes it
-    queue     requests that wait, first come first served. Anybody appends, the leader takes
-    wake      a seat per request, to sleep on
+    lead      a dict with one entry, the leader. ``setdefault`` takes it
+    queue     requests that wait, first come first served. Any caller appends, the leader takes
+    wake      a seat of each request, on which its caller sleeps
 
-What must hold:
+Rules:
 
-L1  Only the leader touches the channel, and takes from the queue.
-L2  Whoever appends to the queue tries to lead afterwards; whoever stops leading looks at the
+L1  Only the leader touches the channel, and only the leader takes from the queue.
+L2  A caller that appends to the queue tries to lead afterwards. A leader that stops looks at the
     queue afterwards. So no request is left behind.
-L3  An exchange of which it is known how far it has come is kept in its channel
-    (``channel.exchange``), and nothing else is sent or read there before it is over: replies
-    cannot cross. A channel that broke, or of which that is not known, is closed and never
-    used again. What an exchange was for is settled by :meth:`SharedLine._carry`, or, if it
-    broke, by :meth:`SharedLine._settle`.
-L4  Who gives up says ``abandoned`` first and looks at ``lead`` then; who hands on writes
-    ``lead`` first and looks at ``abandoned`` then. Both may see the other: :meth:`resign` says
-    which of them carries on.
-L5  An interrupt may come between any two operations. What it tears is done again from its start,
-    which does no harm: settling, waking, handing on. Interrupted once more, a leader may leave
-    waiters behind; they look around every ``LOOK_S``. Only a leader that could not even say
-    ``abandoned`` costs them their time limit, and is deposed.
+L3  An exchange is kept in its channel (``channel.exchange``) while it is known how far it has
+    come. Nothing else is sent or read on that channel before the exchange is over, so replies
+    cannot cross. A channel is closed and never used again if it broke, or if it is not known how
+    far its exchange has come. :meth:`SyncConnection._carry` gives each request of a finished
+    exchange its reply. :meth:`SyncConnection._settle` decides about each request of a broken one.
+L4  A caller that gives up sets ``abandoned`` before it reads ``lead``. A leader that hands on
+    writes ``lead`` before it reads ``abandoned``. Both may see each other:
+    :meth:`.Request.resign` says which of the two carries on.
+L5  An interrupt may come between any two operations. Whatever it tears (settling, waking, handing
+    on) is done again from its start, which does no harm. A leader that is interrupted once more
+    may leave waiters behind: waiters look around every ``LOOK_S``. A leader that could not even
+    set ``abandoned`` costs the waiters their time limit, and is deposed.
 
-A request is sent twice only if it may be (``READ``, ``SAFE``), or if it certainly was not
-carried out: not a byte of it had left, or the server's end was closed before it came there.
-Once, and not after a timeout, as its caller has waited long enough by then.
+A request is sent twice only if that is allowed (``READ``, ``SAFE``), or if it certainly was not
+carried out: none of its bytes had left, or the server had closed its end before they came there.
+A request is repeated once, and not after a timeout, as its caller has waited long enough by then.
 
-Who is interrupted while it leads (gevent.Timeout, KeyboardInterrupt) costs nobody anything: the
-exchange goes on behind it. The first who waits for a reply of it leads on, else whoever comes
-next; it sends what had not left, reads the replies and hands them to their owners. A reply
-whose owner is gone is dropped.
+A leader that is interrupted (gevent.Timeout, KeyboardInterrupt) costs the other callers nothing.
+Its exchange goes on: the first caller that waits for a reply of it becomes the leader, or else
+the next caller that comes. That leader sends what had not left, reads the replies and gives them
+to their owners. A reply whose owner is gone is dropped.
 
-That cannot be where an interrupt hit the few bytecodes of the short way at which nobody can
-tell whether a reply was taken, or the Python reader. Then the next leader waits until the
-server has done what was on its way and has hung up, before it connects anew. Otherwise an old
-SET might be carried out after a newer one, or a DEL, of the next connection.
+There are two exceptions: an interrupt in those few bytecodes of the short way after which nobody
+can tell whether a reply was taken, and an interrupt in the Python reader. The next leader then
+waits until the server has done what was on its way and has hung up, and connects after that.
+Otherwise an old SET might be carried out after a newer SET, or a DEL, of the next connection.
 
-Who waits behind a large exchange waits as long as its bytes flow, at the rate that a channel
-asks for (64 KB per time limit).
+A caller behind a large exchange waits as long as the bytes of that exchange flow, at the rate
+that a channel asks for (64 KB per time limit).
 
-A forked child starts anew, at its first request if not before: other state, no connection, the
-parent's socket put away here and not shut down. The same happens to a line whose leader is
-stuck, as a greenlet is whose thread ended.
+A forked child starts anew at its first request, if not before. It has a new state and no
+connection, and the parent's socket is put away there but not shut down. A connection whose leader
+is stuck starts anew in the same way, as where the thread of a greenlet has ended.
 """
 
 from __future__ import annotations
@@ -66,8 +68,8 @@ from nearcache.engines.redis.connection.channel import BUSY, IDLE_S, Channel, Ex
 from nearcache.engines.redis.connection.connect import READ_BYTES, connect
 from nearcache.engines.redis.connection.connection_state import (
     CLOSED,
+    ConnectionState,
     Request,
-    Station,
     gone,
     may_repeat,
     take,
@@ -85,9 +87,9 @@ LOOK_S = 0.1
 _monotonic = time.monotonic
 
 
-class SharedLine:
-    """See the head of this module; :class:`~nearcache.engines.redis.contract.Line` says what the
-    methods promise.
+class SyncConnection:
+    """See the head of this module; :class:`~nearcache.engines.redis.contract.ServerConnection` says
+    what the methods promise.
 
     ``resolve`` is asked for the address before every connect (a Sentinel's primary).
     """
@@ -105,7 +107,7 @@ class SharedLine:
         self._resolve = resolve
         # Somebody in the queue may have to wait for an exchange to fail and for a connect.
         self._wait_s = target.connect_timeout_s + target.read_timeout_s
-        self._station = Station(generation())
+        self._state = ConnectionState(generation())
         self._renewing = Mutex()
         self._counts = dict.fromkeys(("connects", "combined", "again", "abandoned", "deposed"), 0)
         _lines.add(self)
@@ -114,15 +116,15 @@ class SharedLine:
 
     def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
         # The hot path, written out: alone, on a connection that was in use a moment ago.
-        station = self._station
-        if station.process != generation():
-            station = self._start_anew(station)
-        lead = station.lead
+        state = self._state
+        if state.process != generation():
+            state = self._start_anew(state)
+        lead = state.lead
         me = [packed]
         sent = came = 0
         try:
             if lead.setdefault(0, me) is me:
-                channel = station.channel
+                channel = state.channel
                 now = _monotonic()
                 if now < channel.fresh_until and self.breaker.quiet:
                     channel.fresh_until = BUSY
@@ -133,62 +135,62 @@ class SharedLine:
                     if reply is MORE or sent != len(packed) or channel.has_data():
                         reply = channel.finish(packed, sent, reply)
                     channel.fresh_until = now + IDLE_S
-                    if not station.queue:
+                    if not state.queue:
                         del lead[0]
-                        if not station.queue or lead.setdefault(0, me) is not me:  # L2
+                        if not state.queue or lead.setdefault(0, me) is not me:  # L2
                             return reply
-                    station.hand_on(me)
+                    state.hand_on(me)
                     return reply
-            return self._queue_up(station, me, Request(packed, 1, safety))[0]
+            return self._queue_up(state, me, Request(packed, 1, safety))[0]
         except BaseException as error:
             if lead.get(0) is not me:
                 raise
             # Once the reader was asked, nobody knows whether the reply was taken from it.
             known = 0 if came else sent
-            return self._stumbled(station, me, Request(packed, 1, safety), sent, known, error)
+            return self._stumbled(state, me, Request(packed, 1, safety), sent, known, error)
 
     def ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
         return self._queue_up(self._here(), None, Request(packed, count, safety))
 
-    def _queue_up(self, station: Station, me: Any, request: Request) -> list[Reply]:
+    def _queue_up(self, state: ConnectionState, me: Any, request: Request) -> list[Reply]:
         """The replies, asked for by whoever leads next; that is us if ``me`` leads."""
         if not self.breaker.quiet:
             self.breaker.check()
-        lead = station.lead
+        lead = state.lead
         try:
-            station.queue.append(request)
+            state.queue.append(request)
             if me is not None and lead.get(0) is me:
                 lead[0] = request
-            if lead.setdefault(0, request) is request and station.waking:  # L2
+            if lead.setdefault(0, request) is request and state.waking:  # L2
                 # Greenlets with replies of the last round will ask again in a moment. A greenlet
                 # that finds its own reply at once would never let them, and ask alone for ever.
                 let_them_come()
             while not request.done:
                 if lead.get(0) is request:
-                    self._lead(station, request)
+                    self._lead(state, request)
                 else:
-                    self._wait(station, request)
+                    self._wait(state, request)
         except BaseException:
-            self._give_up(station, request)
+            self._give_up(state, request)
             raise
         finally:
             if self.breaker.unsaid:  # now that we lead no more
                 self.breaker.say()
         return request.result()
 
-    def _wait(self, station: Station, request: Request) -> None:
+    def _wait(self, state: ConnectionState, request: Request) -> None:
         """Returns when there is something to do, or raises ReplyTimeout."""
-        leader, rounds = station.lead.get(0), station.rounds
-        patience = _Patience(station, self._wait_s)
+        leader, rounds = state.lead.get(0), state.rounds
+        patience = _Patience(state, self._wait_s)
         while (left_s := patience.left_s()) > 0:
             if request.wake.acquire(timeout=min(left_s, LOOK_S)) or request.done:
                 return
-            now_leads = station.lead.setdefault(0, request)
+            now_leads = state.lead.setdefault(0, request)
             if now_leads is request or gone(now_leads, request):
-                self._step_in(station, request)
+                self._step_in(state, request)
                 return
-        if station.lead.get(0) is leader and station.rounds == rounds and patience.nothing_moves():
-            self._depose(station)
+        if state.lead.get(0) is leader and state.rounds == rounds and patience.nothing_moves():
+            self._depose(state)
         self._counts["abandoned"] += 1
         late = ReplyTimeout(
             f"{self.name}: no reply within {patience.waited_s():.3g} s, behind other commands of"
@@ -196,43 +198,43 @@ class SharedLine:
         )
         raise faults.uncertain(late) if request.taken and request.safety == ONCE else late
 
-    def _step_in(self, station: Station, request: Request) -> None:
+    def _step_in(self, state: ConnectionState, request: Request) -> None:
         """Leads where nobody did: a leader was interrupted twice, and left us behind."""
-        station.lead[0] = request
+        state.lead[0] = request
         if request.done:  # or it was just leaving
-            station.hand_on(request)
-        elif not station.carries(request) and request not in station.queue:
-            station.queue.appendleft(request)  # it was about to be sent
+            state.hand_on(request)
+        elif not state.carries(request) and request not in state.queue:
+            state.queue.appendleft(request)  # it was about to be sent
 
-    def _give_up(self, station: Station, request: Request) -> None:
+    def _give_up(self, state: ConnectionState, request: Request) -> None:
         request.abandoned = True  # L4
-        if station.lead.get(0) is request and request.resign(request):
-            station.hand_on(request)
+        if state.lead.get(0) is request and request.resign(request):
+            state.hand_on(request)
 
     # ---- leading
 
-    def _lead(self, station: Station, request: Request) -> None:
+    def _lead(self, state: ConnectionState, request: Request) -> None:
         while not request.done:
-            self._round(station)
-        station.hand_on(request)
+            self._round(state)
+        state.hand_on(request)
 
-    def _round(self, station: Station) -> None:
+    def _round(self, state: ConnectionState) -> None:
         """Everybody's commands in one write, everybody's replies from as few reads as it takes.
 
         Or the rest of that, where a leader was torn from it.
         """
         batch: list[Request] = []
-        self._here()  # in a forked child the station is dead from now on
-        station.rounds += 1
+        self._here()  # in a forked child the state is dead from now on
+        state.rounds += 1
         try:
-            if station.channel.exchange is None:
-                self._begin(station, batch)
-            self._carry(station)
+            if state.channel.exchange is None:
+                self._begin(state, batch)
+            self._carry(state)
         except BaseException as error:
             try:
-                self._broke(station, batch, error)
+                self._broke(state, batch, error)
             except BaseException:
-                self._broke(station, batch, error)  # L5
+                self._broke(state, batch, error)  # L5
                 raise
             if not faults.is_own(error):
                 raise
@@ -240,16 +242,16 @@ class SharedLine:
             if not self.breaker.quiet:
                 self.breaker.succeeded()
 
-    def _begin(self, station: Station, batch: list[Request]) -> None:
+    def _begin(self, state: ConnectionState, batch: list[Request]) -> None:
         """Makes the next exchange of what is queued; nothing of it has left yet."""
-        if station.channel.fresh_until == BUSY:
-            station.leave()
-        take(station.queue, batch)
-        if station.leaving is not CLOSED:
-            station.leaving.drain()
-            leaving, station.leaving = station.leaving, CLOSED
+        if state.channel.fresh_until == BUSY:
+            state.leave()
+        take(state.queue, batch)
+        if state.leaving is not CLOSED:
+            state.leaving.drain()
+            leaving, state.leaving = state.leaving, CLOSED
             leaving.close()
-        channel = self._channel(station)
+        channel = self._channel(state)
         for request in batch:
             request.taken = True
         if len(batch) == 1:
@@ -259,72 +261,74 @@ class SharedLine:
             count = sum([request.count for request in batch])
         channel.exchange = Exchange(data, count, batch)
 
-    def _carry(self, station: Station) -> None:
+    def _carry(self, state: ConnectionState) -> None:
         """Brings the channel's exchange to its end, and everybody the replies."""
-        channel = station.channel
+        channel = state.channel
         channel.carry()
         exchange = channel.exchange
         batch, replies, at = exchange.batch, exchange.replies, 0
         for request in batch:
             request.settle(replies[at : at + request.count])
             at += request.count
-        station.waking = release_all([request.wake for request in batch])
+        state.waking = release_all([request.wake for request in batch])
         channel.end(_monotonic() + IDLE_S)
         self._counts["combined"] += len(batch)
 
-    def _broke(self, station: Station, batch: list[Request], error: BaseException) -> None:
-        channel = station.channel
+    def _broke(self, state: ConnectionState, batch: list[Request], error: BaseException) -> None:
+        channel = state.channel
         exchange = channel.exchange
         if exchange is None:
-            self._no_channel(station, batch, error)
+            self._no_channel(state, batch, error)
         elif faults.is_own(error):
-            self._settle(station, exchange.batch, exchange.replies, channel, channel.left(), error)
-            station.drop()
+            self._settle(state, exchange.batch, exchange.replies, channel, channel.left(), error)
+            state.drop()
         elif not channel.exact:
-            self._settle(station, exchange.batch, exchange.replies, channel, channel.left(), error)
-            station.leave()
+            self._settle(state, exchange.batch, exchange.replies, channel, channel.left(), error)
+            state.leave()
 
-    def _channel(self, station: Station) -> Channel:
+    def _channel(self, state: ConnectionState) -> Channel:
         """The connection, made if there is none that can be used."""
-        channel: Channel = station.channel
-        if channel.usable() and not station.dead:
+        channel: Channel = state.channel
+        if channel.usable() and not state.dead:
             return channel
-        station.drop()
-        self._check_alive(station)
+        state.drop()
+        self._check_alive(state)
         address = self._resolve() if self._resolve else self.address
         made = Channel(
             connect(self.target, address), self.target.read_timeout_s, self.target.protocol
         )
         self._counts["connects"] += 1
-        station.channel = made
-        self._check_alive(station)
+        state.channel = made
+        self._check_alive(state)
         return made
 
-    def _check_alive(self, station: Station) -> None:
-        if station.dead:
-            station.drop()
+    def _check_alive(self, state: ConnectionState) -> None:
+        if state.dead:
+            state.drop()
             raise ConnectionFailed(f"{self.name}: the connection was given up, as by a fork")
 
-    def _no_channel(self, station: Station, batch: list[Request], error: BaseException) -> None:
+    def _no_channel(
+        self, state: ConnectionState, batch: list[Request], error: BaseException
+    ) -> None:
         """No connection could be made: the same for all who wait, as it is for those to come."""
         if not isinstance(error, EngineError):
-            queued = set(station.queue)
+            queued = set(state.queue)
             back = [each for each in batch if each not in queued and not each.done]
-            station.queue.extendleft(reversed(back))
+            state.queue.extendleft(reversed(back))
             release_all([each.wake for each in batch if each.done])
             return
-        if not station.dead:
+        if not state.dead:
             self.breaker.failed(error)
-        while station.queue:
-            batch.append(station.queue[0])
-            station.queue.popleft()
+        while state.queue:
+            batch.append(state.queue[0])
+            state.queue.popleft()
         for request in batch:
             request.settle([], faults.again(error))
         release_all([request.wake for request in batch])
 
     def _settle(
         self,
-        station: Station,
+        state: ConnectionState,
         batch: Sequence[Request],
         replies: list[Reply],
         channel: Channel,
@@ -344,7 +348,7 @@ class SharedLine:
         once = any(each.safety == ONCE and not each.done for each in batch)
         refused = bool(once and sent) and channel.refused(error)
         again = []
-        queued = set(station.queue)
+        queued = set(state.queue)
         at = start = 0
         for request in batch:
             end = at + request.count
@@ -361,14 +365,14 @@ class SharedLine:
                 request.settle([], faults.uncertain(reason) if once else faults.again(reason))
             at, start = end, start + len(request.packed)
         self._counts["again"] += len(again)
-        station.queue.extendleft(reversed(again))
+        state.queue.extendleft(reversed(again))
         for request in again:
             request.again = True
         release_all([request.wake for request in batch if request.done])
 
     def _stumbled(
         self,
-        station: Station,
+        state: ConnectionState,
         me: Any,
         request: Request,
         sent: int,
@@ -379,86 +383,86 @@ class SharedLine:
         try:
             if isinstance(error, EngineError):  # nothing was sent: the circuit is open
                 raise error
-            channel = station.channel
+            channel = state.channel
             if not faults.is_own(error):
                 if channel is not CLOSED and not channel.tear(request.packed, known):
-                    station.leave()
+                    state.leave()
                 raise error
             # An error of `send` itself leaves `sent` at 0; a TLS socket may have sent some of it.
             left = sent or channel.left() or int(not channel.kernel)
-            self._settle(station, [request], [], channel, left, error)
-            station.drop()
-            station.lead[0] = request
-            self._lead(station, request)
+            self._settle(state, [request], [], channel, left, error)
+            state.drop()
+            state.lead[0] = request
+            self._lead(state, request)
         except BaseException:
-            self._give_up(station, request)
-            if station.lead.get(0) is me:
-                station.hand_on(me)
+            self._give_up(state, request)
+            if state.lead.get(0) is me:
+                state.hand_on(me)
             raise
         finally:
             if self.breaker.unsaid:
                 self.breaker.say()
         return request.result()[0]
 
-    def _depose(self, station: Station) -> None:
+    def _depose(self, state: ConnectionState) -> None:
         """Starts anew beside a leader that does nothing; it finds its connection closed."""
-        if self._station is station:
-            self._station = Station(station.process)
+        if self._state is state:
+            self._state = ConnectionState(state.process)
             self._counts["deposed"] += 1
-            station.dead = True
-            station.channel.wake()
+            state.dead = True
+            state.channel.wake()
 
     # ---- the rest of the contract
 
     def close(self) -> None:
         """Drops the connection; if it is in use, as soon as it is not."""
-        station, me = self._here(), [None]
-        station.wish_to_close()
+        state, me = self._here(), [None]
+        state.wish_to_close()
         try:
-            if station.lead.setdefault(0, me) is me and station.torn() is None:
-                station.close()
+            if state.lead.setdefault(0, me) is me and state.torn() is None:
+                state.close()
         finally:
-            if station.lead.get(0) is me:
-                station.hand_on(me)
+            if state.lead.get(0) is me:
+                state.hand_on(me)
 
     def stats(self) -> dict[str, int]:
-        station = self._here()
+        state = self._here()
         return {
             **self._counts,
             **self.breaker.stats(),
-            "rounds": station.rounds,
-            "open": int(station.channel is not CLOSED),
+            "rounds": state.rounds,
+            "open": int(state.channel is not CLOSED),
             "parser_hiredis": int(self.reader_class.startswith("hiredis.")),
         }
 
-    def _here(self) -> Station:
-        station = self._station
-        return station if station.process == generation() else self._start_anew(station)
+    def _here(self) -> ConnectionState:
+        state = self._state
+        return state if state.process == generation() else self._start_anew(state)
 
-    def _start_anew(self, old: Station) -> Station:
+    def _start_anew(self, old: ConnectionState) -> ConnectionState:
         """In a forked child: the parent's connection and its callers are not ours."""
         with self._renewing.now():
-            if self._station is old:
-                self._station = Station(generation())
+            if self._state is old:
+                self._state = ConnectionState(generation())
                 # A copy of a greenlet may lead there still, and go on to read.
                 old.dead = True
                 old.put_away()
-            return self._station
+            return self._state
 
 
 class _Patience:
     """How long one waits for others: as long as bytes flow, but not for a trickle."""
 
-    def __init__(self, station: Station, limit_s: float) -> None:
-        self._station = station
+    def __init__(self, state: ConnectionState, limit_s: float) -> None:
+        self._state = state
         self._limit_s = limit_s
         self._began = self._flowed_at = _monotonic()
-        self._seen = station.channel.moved
+        self._seen = state.channel.moved
         self._come = 0
 
     def left_s(self) -> float:
         """Seconds until it ends, if nothing more moves."""
-        now, moved = _monotonic(), self._station.channel.moved
+        now, moved = _monotonic(), self._state.channel.moved
         if moved != self._seen:  # it begins anew with every connection
             self._come += moved - self._seen if moved > self._seen else moved
             self._seen, self._flowed_at = moved, now
@@ -472,7 +476,7 @@ class _Patience:
         return self._flowed_at + self._limit_s <= _monotonic()
 
 
-_lines: weakref.WeakSet[SharedLine] = weakref.WeakSet()
+_lines: weakref.WeakSet[SyncConnection] = weakref.WeakSet()
 
 
 @when_forked

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class GreenSeat:
+class GreenletWaiter:
     """For greenlets of a process that gevent has patched."""
 
     __slots__ = ("_greenlet", "_hub", "_told", "late")
@@ -72,9 +72,9 @@ class _Watch:
         self.hub = hub
         self._timer: Any = None
         self._now = 0
-        self._waiting: dict[int, set[GreenSeat]] = {}
+        self._waiting: dict[int, set[GreenletWaiter]] = {}
 
-    def until(self, timeout: float) -> set[GreenSeat]:
+    def until(self, timeout: float) -> set[GreenletWaiter]:
         """Those whose time ends with this one's."""
         tick = self._now + 1 + math.ceil(timeout / TICK_S)
         waiting = self._waiting.get(tick)
@@ -118,7 +118,7 @@ def _watch_of(hub: Any) -> _Watch:
 
 def release_all(seats: list[Any]) -> list[Any]:
     """Tells all of them; a list of those greenlets who have not come yet, which empties itself."""
-    if seats and type(seats[0]) is GreenSeat:
+    if seats and type(seats[0]) is GreenletWaiter:
         return _release_greenlets(seats)
     for seat in seats:
         try:  # noqa: SIM105 - `suppress` is Python, and this is done for every request
@@ -128,7 +128,7 @@ def release_all(seats: list[Any]) -> list[Any]:
     return []
 
 
-def _release_greenlets(seats: list[GreenSeat]) -> list[GreenSeat]:
+def _release_greenlets(seats: list[GreenletWaiter]) -> list[GreenletWaiter]:
     """One callback for all who wait in this thread."""
     here = _gevent.get_hub()
     near = []
@@ -143,7 +143,7 @@ def _release_greenlets(seats: list[GreenSeat]) -> list[GreenSeat]:
     return near
 
 
-def _resume_all(hub: Any, seats: list[GreenSeat]) -> None:
+def _resume_all(hub: Any, seats: list[GreenletWaiter]) -> None:
     try:
         while seats:
             seats.pop()._resume()
@@ -177,7 +177,7 @@ def _learn() -> None:
     if getattr(lock, "__module__", "").startswith("gevent"):
         import gevent
 
-        _gevent, _make = gevent, GreenSeat
+        _gevent, _make = gevent, GreenletWaiter
     else:
         _make = _taken_lock
     _known = lock

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearcache.base.per_process import OfProcess, chance
 from nearcache.base.sans_io import Flow, Host, call, twins
-from nearcache.coordination.lock_renewal import keeper_of
+from nearcache.coordination.lock_renewal import renewer_of
 from nearcache.engines.redis.contract import SAFE, Reply, Topology
 from nearcache.engines.redis.locks.lock_scripts import (
     ACQUIRE,
@@ -35,7 +35,7 @@ from nearcache.engines.redis.locks.lock_scripts import (
     WAIT,
     lock_key,
 )
-from nearcache.engines.redis.locks.wake_ups import Bells
+from nearcache.engines.redis.locks.wake_ups import WakeUps
 from nearcache.engines.redis.protocol.faults import error_of
 from nearcache.engines.redis.protocol.resp import ErrorReply, pack
 from nearcache.engines.redis.protocol.scripts import Script, Word, not_compiled, unknown
@@ -63,7 +63,7 @@ class RedisLocks(Base):
     _flagged = True
     _ahead_ms: dict[str, float]
     """How far each server's clock is ahead of our monotonic one, as it said last."""
-    _bells: OfProcess[Bells]
+    _bells: OfProcess[WakeUps]
 
     @functools.cached_property
     def _patience_s(self) -> float:
@@ -192,12 +192,12 @@ class RedisLocks(Base):
             return  # the server refused, or was not asked
         # Twice: the request may be on its way, and this overtakes it on another connection.
         for after_s in (0.0, LEAVE_AGAIN_S):
-            keeper_of(self, name).later(
+            renewer_of(self, name).later(
                 lambda: self.lock_leave(name, ticket), ttl_ms / 1000, after_s
             )
 
 
-def _pause_s(bells: Bells, wait_ms: int, left_ms: float) -> float:
+def _pause_s(bells: WakeUps, wait_ms: int, left_ms: float) -> float:
     """How long to wait for a bell; the holder has ``left_ms`` left."""
     pause_s = min(wait_ms / 1000, bells.longest_pause_s(ASK_AGAIN_S) * _between(0.8, 1.2))
     return pause_s if left_ms < 0 else min(pause_s, left_ms / 1000 + _between(*RAN_OUT_S))

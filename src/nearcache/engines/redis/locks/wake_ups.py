@@ -6,7 +6,7 @@ bounded pool, in one daemon thread (greenlet); threads, greenlets and tasks wait
 waited for ``IDLE_S``. A Pub/Sub message reaches a subscriber of any node of a cluster.
 
 Messages may get lost: none is kept for who is not connected. So whoever waits must also ask
-again by himself, at least every :meth:`Bells.longest_pause_s`: soon while nobody listens yet,
+again by himself, at least every :meth:`WakeUps.longest_pause_s`: soon while nobody listens yet,
 or not now; seldom while the connection stands. When it is made, all bells ring once.
 
 *Rejected:* a list per waiter and BLPOP. It takes a connection for every waiter, 5,000
@@ -83,7 +83,7 @@ class Bell:
         return True
 
 
-class Bells:
+class WakeUps:
     """All bells of this process, for one topology. Making one connects to nothing."""
 
     def __init__(self, topology: Topology) -> None:

@@ -31,11 +31,11 @@ from typing import Any, NamedTuple
 from nearcache.base.clock import Clock, SystemClock
 from nearcache.base.sans_io import Flow, Pause, arun, call, run
 from nearcache.engines.redis.connection import clients
-from nearcache.engines.redis.contract import ONCE, READ, SAFE, Line, Reply
+from nearcache.engines.redis.contract import ONCE, READ, SAFE, Reply, ServerConnection
 from nearcache.engines.redis.protocol.faults import error_of
 from nearcache.engines.redis.protocol.resp import ErrorReply, pack
 from nearcache.engines.redis.target.target import Address, Target
-from nearcache.engines.redis.topology.server import ServerLine
+from nearcache.engines.redis.topology.server import SharedConnections
 from nearcache.engines.redis.topology.topology_refresh import Refresh
 from nearcache.errors import (
     ConnectionFailed,
@@ -79,7 +79,7 @@ class _Todo(NamedTuple):
     number: int
     packed: bytes
     slot: int
-    line: ServerLine | None = None
+    line: SharedConnections | None = None
     prefix: bytes = b""
     """ASKING or READONLY, which are written before it and answer by themselves."""
 
@@ -87,7 +87,7 @@ class _Todo(NamedTuple):
 class _Batch(NamedTuple):
     """What one server is asked in one write."""
 
-    line: ServerLine
+    line: SharedConnections
     todo: list[_Todo]
 
 
@@ -113,10 +113,10 @@ class Cluster:
         self.target = target
         self._clock = clock or SystemClock()
         # One line per server for good: it has connections in every loop.
-        self._lines: dict[Address, ServerLine] = {}
-        self._slots: list[ServerLine | None] = [None] * SLOTS
-        self._primaries: list[ServerLine] = []
-        self._replicas: dict[ServerLine, list[ServerLine]] = {}
+        self._lines: dict[Address, SharedConnections] = {}
+        self._slots: list[SharedConnections | None] = [None] * SLOTS
+        self._primaries: list[SharedConnections] = []
+        self._replicas: dict[SharedConnections, list[SharedConnections]] = {}
         self._turn = itertools.count()
         limit_s = len(target.addresses) * (target.connect_timeout_s + target.read_timeout_s) + 1
         self._refresh = Refresh(self._ask_for_map, self._clock, every_s=EVERY_S, limit_s=limit_s)
@@ -158,7 +158,7 @@ class Cluster:
         packed: bytes,
         slot: int,
         safety: int,
-        line: ServerLine | None = None,
+        line: SharedConnections | None = None,
         outcome: Outcome | None = None,
     ) -> Flow[Reply]:
         todo = _Todo(0, packed, slot)
@@ -219,7 +219,7 @@ class Cluster:
         raise ConnectionFailed("the cluster sent a request from server to server, in circles")
 
     def _batches(self, todo: list[_Todo]) -> list[_Batch]:
-        found: dict[ServerLine, _Batch] = {}
+        found: dict[SharedConnections, _Batch] = {}
         for each in todo:
             line = each.line or self._slots[each.slot]
             if line is None:
@@ -253,7 +253,7 @@ class Cluster:
                     left = left._replace(moved=left.moved or reply.code in MAP_IS_OLD)
         return left
 
-    def _redirected(self, each: _Todo, reply: ErrorReply, said_by: ServerLine) -> _Todo:
+    def _redirected(self, each: _Todo, reply: ErrorReply, said_by: SharedConnections) -> _Todo:
         if reply.code == "TRYAGAIN":  # the same server again: it may have both keys in a moment
             self._counts["waits"] += 1
             return each
@@ -369,7 +369,7 @@ class Cluster:
         self._counts["replica_fallbacks"] += 1
         return each._replace(line=None, prefix=b"")
 
-    def _replica_of(self, slot: int) -> ServerLine | None:
+    def _replica_of(self, slot: int) -> SharedConnections | None:
         primary = self._slots[slot]
         replicas = self._replicas.get(primary) if primary is not None else None
         if not replicas:
@@ -405,8 +405,8 @@ class Cluster:
 
     def _put(self, reply: list[Any], said_by: Address) -> None:
         """The answer to CLUSTER SLOTS becomes the map."""
-        slots: list[ServerLine | None] = [None] * SLOTS
-        replicas: dict[ServerLine, list[ServerLine]] = {}
+        slots: list[SharedConnections | None] = [None] * SLOTS
+        replicas: dict[SharedConnections, list[SharedConnections]] = {}
         for first, last, *places in sorted(reply, key=lambda each: int(each[0])):
             # A node that does not know how it is reached says "?".
             lines = [
@@ -423,7 +423,7 @@ class Cluster:
 
     def _line_to(
         self, host: bytes | str | None, port: int, said_by: Address | None = None
-    ) -> ServerLine:
+    ) -> SharedConnections:
         name = host.decode() if isinstance(host, bytes) else host or ""
         if not name and said_by is not None:  # "where you asked me"
             name = said_by.host
@@ -431,16 +431,16 @@ class Cluster:
             name, port = self.target.address_remap((name, port))
         address = Address(host=name, port=port)
         line = self._lines.get(address)
-        return line or self._lines.setdefault(address, ServerLine(self.target, address))
+        return line or self._lines.setdefault(address, SharedConnections(self.target, address))
 
     # ---- the rest of the contract
 
-    def primaries(self) -> list[Line]:
+    def primaries(self) -> list[ServerConnection]:
         """In the order of their slots, which a failover leaves as it is."""
         self._run(self._refresh.first())
         return list(self._primaries)
 
-    async def aprimaries(self) -> list[Line]:
+    async def aprimaries(self) -> list[ServerConnection]:
         await self._arun(self._refresh.first())
         return list(self._primaries)
 

@@ -23,11 +23,11 @@ from typing import Any
 
 from nearcache.base.clock import Clock
 from nearcache.base.sans_io import Flow, arun, call, run
-from nearcache.engines.redis.contract import ONCE, SAFE, Line, Reply
+from nearcache.engines.redis.contract import ONCE, SAFE, Reply, ServerConnection
 from nearcache.engines.redis.protocol.faults import error_of
 from nearcache.engines.redis.protocol.resp import ErrorReply, pack
 from nearcache.engines.redis.target.target import Address, Target
-from nearcache.engines.redis.topology.server import ServerLine
+from nearcache.engines.redis.topology.server import SharedConnections
 from nearcache.engines.redis.topology.topology_refresh import Refresh
 from nearcache.errors import (
     ConnectionFailed,
@@ -51,7 +51,8 @@ class Elsewhere(EngineUnavailable):
 
 
 class SentinelPrimary:
-    """:class:`~nearcache.engines.redis.contract.Line` to whoever leads. Seconds are float."""
+    """:class:`~nearcache.engines.redis.contract.ServerConnection` to whoever leads. Seconds are
+    float."""
 
     def __init__(self, target: Target, clock: Clock) -> None:
         self.name = f"{target.sentinel_service} of {', '.join(map(str, target.addresses))}"
@@ -59,15 +60,15 @@ class SentinelPrimary:
         self._clock = clock
         self._service = target.sentinel_service.encode()
         theirs = sentinel_target(target)
-        self._sentinels = [ServerLine(theirs, address) for address in target.addresses]
+        self._sentinels = [SharedConnections(theirs, address) for address in target.addresses]
         # Asking a server for its role must not be held up by the circuit it may close.
         self._probe_target = replace(target, breaker_failures=0)
         # One line per server for good: it has connections in every loop.
-        self._lines: dict[Address, ServerLine] = {}
-        self._probes: dict[Address, ServerLine] = {}
-        self._replicas_known: dict[Address, ServerLine] = {}
-        self._line: ServerLine | None = None
-        self._replica_lines: list[ServerLine] = []
+        self._lines: dict[Address, SharedConnections] = {}
+        self._probes: dict[Address, SharedConnections] = {}
+        self._replicas_known: dict[Address, SharedConnections] = {}
+        self._line: SharedConnections | None = None
+        self._replica_lines: list[SharedConnections] = []
         self._confirmed: tuple[Address | None, float] = (None, 0.0)
         limit_s = len(self._sentinels) * (target.connect_timeout_s + target.read_timeout_s) + 1
         self._refresh = Refresh(self._locate, clock, every_s=EVERY_S, limit_s=limit_s)
@@ -114,7 +115,7 @@ class SentinelPrimary:
         packed: bytes,
         what: Any,
         safety: int,
-        line: ServerLine | None = None,
+        line: SharedConnections | None = None,
         failure: Any = None,
     ) -> Flow[Any]:
         """The reply of whoever leads; ``failure`` is what ``line`` said."""
@@ -132,7 +133,7 @@ class SentinelPrimary:
                     return reply
         raise error_of(failure) if isinstance(failure, ErrorReply) else failure
 
-    def _leave(self, line: ServerLine | None, failure: Any, safety: int) -> Flow[None]:
+    def _leave(self, line: SharedConnections | None, failure: Any, safety: int) -> Flow[None]:
         """Returns if there is another primary by now, and it may be asked the same again."""
         if not isinstance(failure, ErrorReply):
             if safety == ONCE and failure.uncertain:
@@ -149,7 +150,7 @@ class SentinelPrimary:
         if self._line is line:
             raise error_of(refused) if isinstance(refused, ErrorReply) else refused
 
-    def _leader(self) -> Flow[ServerLine]:
+    def _leader(self) -> Flow[SharedConnections]:
         if self._line is None:
             yield from self._refresh.first()
         if self._line is None:
@@ -172,9 +173,9 @@ class SentinelPrimary:
             self._counts["failovers"] += 1
             before.close()
 
-    def _line_to(self, address: Address) -> ServerLine:
+    def _line_to(self, address: Address) -> SharedConnections:
         place, aplace = self._places(address)
-        return ServerLine(self._target, address, resolve=place, aresolve=aplace)
+        return SharedConnections(self._target, address, resolve=place, aresolve=aplace)
 
     def _places(
         self, address: Address
@@ -222,12 +223,12 @@ class SentinelPrimary:
                 refused[address] = error
         raise self._nobody(unheard, list(refused.values()))
 
-    def _trust(self, sentinel: ServerLine, address: Address) -> None:
+    def _trust(self, sentinel: SharedConnections, address: Address) -> None:
         self._confirmed = (address, self._clock.monotonic_s() + EVERY_S)
         # Asked first from now on: the others may be the ones that are cut off.
         self._sentinels = sorted(self._sentinels, key=lambda each: each is not sentinel)
 
-    def _named_by(self, sentinel: ServerLine) -> Flow[Address]:
+    def _named_by(self, sentinel: SharedConnections) -> Flow[Address]:
         words = [pack(b"SENTINEL", b"MASTER", self._service)]
         if self._target.read_replicas:
             words.append(pack(b"SENTINEL", b"REPLICAS", self._service))
@@ -288,7 +289,7 @@ class SentinelPrimary:
 
     # ---- the rest of the contract
 
-    def replicas(self) -> Sequence[Line]:
+    def replicas(self) -> Sequence[ServerConnection]:
         """Lines to the replicas that the sentinels named last."""
         return self._replica_lines
 
@@ -348,9 +349,11 @@ def _is_read_only(reply: Any) -> bool:
     return isinstance(reply, ErrorReply) and reply.code == "READONLY"
 
 
-def _kept(lines: dict[Address, ServerLine], target: Target, address: Address) -> ServerLine:
+def _kept(
+    lines: dict[Address, SharedConnections], target: Target, address: Address
+) -> SharedConnections:
     if address not in lines:
-        lines.setdefault(address, ServerLine(target, address))
+        lines.setdefault(address, SharedConnections(target, address))
     return lines[address]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from nearcache.engines.redis.connection.async_connection import AsyncLine
-from nearcache.engines.redis.connection.sync_connection import SharedLine
+from nearcache.engines.redis.connection.async_connection import AsyncConnection
+from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.target.target import Address, Target
 
 
-class ServerLine:
-    """:class:`~nearcache.engines.redis.contract.Line`, whole. Constructing connects to nothing.
+class SharedConnections:
+    """:class:`~nearcache.engines.redis.contract.ServerConnection`, whole. Constructing connects to
+    nothing.
 
     ``resolve`` and ``aresolve`` are asked for the address before every connect, where it may
     change (a Sentinel's primary); the line keeps its first name and its breaker.
@@ -27,8 +28,8 @@ class ServerLine:
         self.name = str(address)
         self.target = target
         self.address = address
-        self._line = SharedLine(target, address, resolve=resolve)
-        self._aline = AsyncLine(target, address, resolve=aresolve)
+        self._line = SyncConnection(target, address, resolve=resolve)
+        self._aline = AsyncConnection(target, address, resolve=aresolve)
         self.breaker = self._line.breaker
         self.reader_class = self._line.reader_class
         # The lines' own methods: a call between would be a tenth of the way to the server.

@@ -16,11 +16,11 @@ from typing import Any
 
 from nearcache.base.clock import Clock, SystemClock
 from nearcache.engines.redis.connection import clients
-from nearcache.engines.redis.contract import ONCE, READ, Line, Reply
+from nearcache.engines.redis.contract import ONCE, READ, Reply, ServerConnection
 from nearcache.engines.redis.protocol.resp import ErrorReply
 from nearcache.engines.redis.target.target import Target
 from nearcache.engines.redis.topology.sentinel import SentinelPrimary
-from nearcache.engines.redis.topology.server import ServerLine
+from nearcache.engines.redis.topology.server import SharedConnections
 from nearcache.errors import EngineUnavailable
 
 NOT_IN_STEP = ("LOADING", "MASTERDOWN")
@@ -34,13 +34,13 @@ class Standalone:
 
     def __init__(self, target: Target, clock: Clock | None = None) -> None:
         self.target = target
-        self._others: list[ServerLine] = []
+        self._others: list[SharedConnections] = []
         self.primary: Any
         if target.kind == "sentinel":
             self.primary = SentinelPrimary(target, clock or SystemClock())
         else:
-            self.primary = ServerLine(target, target.addresses[0])
-            self._others = [ServerLine(target, address) for address in target.replicas]
+            self.primary = SharedConnections(target, target.addresses[0])
+            self._others = [SharedConnections(target, address) for address in target.replicas]
         line: Any = self.primary
         if target.read_replicas:
             line = ReplicaReads(self.primary, self._others)
@@ -61,10 +61,10 @@ class Standalone:
         replies: list[Reply] = await self.aask_many(packed, len(requests), safety)
         return replies
 
-    def primaries(self) -> list[Line]:
+    def primaries(self) -> list[ServerConnection]:
         return [self.primary]
 
-    async def aprimaries(self) -> list[Line]:
+    async def aprimaries(self) -> list[ServerConnection]:
         return [self.primary]
 
     def server_of(self, key: bytes) -> str:
@@ -97,7 +97,7 @@ class Standalone:
 class ReplicaReads:
     """A line whose reads go to replicas in turn, and to the primary where they fail."""
 
-    def __init__(self, primary: Any, replicas: Sequence[Line]) -> None:
+    def __init__(self, primary: Any, replicas: Sequence[ServerConnection]) -> None:
         self.name = primary.name
         self._primary = primary
         self._known = replicas
@@ -152,7 +152,7 @@ class ReplicaReads:
         found: list[Reply] = await self._primary.aask_many(packed, count, safety)
         return found
 
-    def _next(self) -> Line | None:
+    def _next(self) -> ServerConnection | None:
         replicas = self._primary.replicas() if self._by_sentinels else self._known
         if not replicas:
             return None
