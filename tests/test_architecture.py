@@ -198,3 +198,21 @@ def test_importing_one_part_does_not_load_another(module: str, must_not_load: li
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_every_file_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+CRATES = SOURCE.parents[1] / "crates"
+RUST_ROOMS = {
+    "nearcache-core": "base memory format sync file shard eviction locks store",
+    "nearcache-nginx": "base log urls misses ledger whatif",
+    "nearcache-python": "interop values django shared_memory redis nginx",
+}
+
+
+@pytest.mark.parametrize("crate", RUST_ROOMS)
+def test_rooms_in_rust_use_those_before_them(crate: str) -> None:
+    rooms, source = RUST_ROOMS[crate].split(), CRATES / crate / "src"
+    assert {each.stem for each in source.iterdir()} == {*rooms, "lib"}
+    for height, room in enumerate(rooms):
+        files = [*(source / room).rglob("*.rs"), *source.glob(f"{room}.rs")]
+        used = {name for file in files for name in re.findall(r"crate::([a-z_]+)", file.read_text())}
+        assert used <= set(rooms[: height + 1]), room

@@ -8,7 +8,7 @@ from typing_extensions import Buffer
 LAYOUT_VERSION: int  # of the data file; in its name
 
 def encode(value: object) -> bytes | None:
-    """The `exact` bytes of a value, without a header byte; see crates/nearcache-python/src/exact.
+    """The `exact` bytes of a value, without a header byte; see crates/nearcache-python/src/values/exact.
 
     None if the value is not for that format, or some of it would not come back as it was:
     then pickle it.

@@ -22,8 +22,10 @@ from tests.site.servers import ROOT
 KEPT = ROOT / ".cache" / "another-version"
 COPIED = ("Cargo.toml", "Cargo.lock", "crates/**/*.toml", "crates/**/*.rs", "src/**/*.py")
 CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
-    "crates/nearcache-core/src/layout.rs": ((r"(LAYOUT_VERSION: u64) = \d+;", r"\1 = 1000;"),),
-    "crates/nearcache-python/src/value.rs": (
+    "crates/nearcache-core/src/format/layout.rs": (
+        (r"(LAYOUT_VERSION: u64) = \d+;", r"\1 = 1000;"),
+    ),
+    "crates/nearcache-python/src/values/value.rs": (
         (
             r"const EXACT: u8 = HEADER \| 2;",
             "const EXACT: u8 = HEADER | 10;\nconst FORMER: u8 = HEADER | 2;",

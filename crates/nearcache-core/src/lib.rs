@@ -23,7 +23,7 @@
 //!
 //! # Invariants
 //!
-//! Comments name the ones they lean on. Per ring, after [`shard`]'s `normalise`:
+//! Comments name the ones they lean on. Per ring, after [`shard::read`]'s `normalise`:
 //!
 //! - **I1** `safe_tail <= tail <= head`, all in words of 8 bytes, never repeating.
 //! - **I2** `[tail, head)` is a sequence of whole records.
@@ -40,59 +40,41 @@
 //! Every prefix of a writer's stores leaves a state in which these hold, so
 //! there is no recovery to speak of: see `docs/memory-format.md`.
 //!
+//! # Rooms
+//!
+//! Each uses only those named before it: `base/`, `memory.rs` (shared bytes), `format/` (where each
+//! byte is and what it means), `sync/` (locks and the processes that take them), `file/` (found,
+//! checked, mapped), `shard/` (one index and its records), `eviction/`, `locks/` (named ones, for
+//! users), `store/` (the operations).
+//!
 //! # Sources
 //!
 //! MICA (NSDI 2014) for the circular log with a lossy index and validated reads;
 //! FASTER (SIGMOD 2018) for index words with monotonic log addresses; S3-FIFO
 //! (SOSP 2023) for eviction; robust futexes for the lock.
 
-mod bucket;
-mod cache;
-mod check;
-mod clean;
-mod clock;
-mod error;
-mod files;
-#[cfg(target_os = "linux")]
-mod gate;
-mod generation;
-mod ghost;
-mod glob;
-mod holder;
-mod layout;
-mod lock;
-mod lock_queue;
-mod machine;
-pub mod mem;
-#[cfg(test)]
-mod models;
-mod named_locks;
-mod process;
-mod record;
-mod region;
-mod reopen;
+mod base;
+mod eviction;
+mod file;
+mod format;
+mod locks;
+pub mod memory;
 mod shard;
-mod stats;
 mod store;
-#[cfg(target_os = "linux")]
-mod truncated;
-mod user;
-#[cfg(target_os = "linux")]
-mod withheld;
-mod write;
+mod sync;
 
-pub use cache::{Cache, LockTableError};
-pub use clock::{boot_ms, now_ms};
-pub use error::Error;
-pub use generation::generation;
-pub use glob::glob_match;
-pub use holder::{Busy, Patience, SLICE, TIMEOUT, TIMEOUT_STILL};
-pub use layout::{Config, DEFAULT_MEAN_ITEM_BYTES, LAYOUT_VERSION, MIN_SIZE_BYTES};
-pub use lock::Wait;
-pub use lock_queue::Waiting;
-pub use named_locks::Turn;
-pub use record::{TAG_DIGITS, TAG_INT};
-pub use shard::{BEFORE_ANY_DEADLINE_MS, Buffer, Found, Item, Key, Place};
-pub use stats::Counter;
-pub use store::{NotOurs, Store};
-pub use write::{Added, Incr, Stored};
+pub use base::clock::{boot_ms, now_ms};
+pub use base::error::Error;
+pub use base::generation::generation;
+pub use base::glob::glob_match;
+pub use base::stats::Counter;
+pub use format::layout::{Config, DEFAULT_MEAN_ITEM_BYTES, LAYOUT_VERSION, MIN_SIZE_BYTES};
+pub use format::record::{TAG_DIGITS, TAG_INT};
+pub use locks::lock_queue::Waiting;
+pub use locks::named_locks::Turn;
+pub use shard::read::{BEFORE_ANY_DEADLINE_MS, Buffer, Found, Item, Key, Place};
+pub use shard::write::{Added, Incr, Stored};
+pub use store::cache::{Cache, LockTableError};
+pub use store::host_store::{NotOurs, Store};
+pub use sync::holder::{Busy, Patience, SLICE, TIMEOUT, TIMEOUT_STILL};
+pub use sync::lock::Wait;

@@ -4,7 +4,7 @@
 //! this was written: `cargo +nightly miri test --test basics -- --skip file`.
 
 use nearcache_core::{
-    Added, Buffer, Cache, Config, Incr, SLICE, Store, Stored, TAG_INT, Wait, mem::Boxed,
+    Added, Buffer, Cache, Config, Incr, SLICE, Store, Stored, TAG_INT, Wait, memory::Boxed,
 };
 
 const NOW: u64 = 1_000_000;
@@ -14,12 +14,12 @@ fn small() -> Cache<Boxed> {
     Cache::boxed(&Config::of_size(1 << 20)).unwrap()
 }
 
-fn get<M: nearcache_core::mem::Mem>(cache: &Cache<M>, key: &[u8], now: u64) -> Option<Vec<u8>> {
+fn get<M: nearcache_core::memory::Mem>(cache: &Cache<M>, key: &[u8], now: u64) -> Option<Vec<u8>> {
     let mut buffer = Buffer::default();
     cache.get(cache.key(key), now, &mut buffer).map(|_| buffer.value().to_vec())
 }
 
-fn set<M: nearcache_core::mem::Mem>(
+fn set<M: nearcache_core::memory::Mem>(
     cache: &Cache<M>,
     key: &[u8],
     value: &[u8],

@@ -5,7 +5,7 @@
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use nearcache_core::mem::Mapped;
+use nearcache_core::memory::Mapped;
 use nearcache_core::{Buffer, Cache, Config, SLICE, Store, Wait, now_ms};
 
 /// The first shard's first word, after the header, the statistics and the locks.

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use nearcache_core::mem::Boxed;
+use nearcache_core::memory::Boxed;
 use nearcache_core::{Cache, Config, Turn, Wait, Waiting};
 
 const NOW: u64 = 1_000_000;

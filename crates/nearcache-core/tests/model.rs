@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nearcache_core::mem::Boxed;
+use nearcache_core::memory::Boxed;
 use nearcache_core::{Added, Buffer, Cache, Config, Incr, Stored, TAG_INT, Wait};
 use proptest::prelude::*;
 

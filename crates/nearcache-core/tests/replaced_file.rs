@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use nearcache_core::mem::Mapped;
+use nearcache_core::memory::Mapped;
 use nearcache_core::{Buffer, Cache, Config, SLICE, Store, Wait};
 
 const SIZE_BYTES: u64 = 1 << 20;

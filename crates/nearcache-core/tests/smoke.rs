@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use nearcache_core::{Buffer, Cache, Config, Incr, Store, TAG_INT, Wait, mem::Mapped};
+use nearcache_core::{Buffer, Cache, Config, Incr, Store, TAG_INT, Wait, memory::Mapped};
 
 const NOW: u64 = 1_000_000;
 const WAIT: Wait = Wait::UpTo(MINUTE);

@@ -1,11 +1,14 @@
 //! Reads nginx's access logs at the speed of memory.
 //!
 //! ```text
-//!  log_format ──compile──> Plan          (format.rs)
-//!  bytes ──> Lines ──> Plan or JSON ──> Record ──> a Consumer of the caller
-//!           (lines.rs)  (format.rs, json.rs)  (record.rs)     LogPass (pass.rs),
-//!                                                         or a Trace to replay (whatif/)
+//!  log_format ──compile──> Plan                     (all of these in log/)
+//!  bytes ──> Lines ──> Plan or JSON ──> Record ──> a Consumer of the caller:
+//!                                                  LogPass (ledger/), or
+//!                                                  a Trace to replay (whatif/)
 //! ```
+//!
+//! Each folder uses only those named before it: `base/`, `log/`, `urls/` (groups, spellings of one
+//! key, locations), `misses/` (why a request was not a hit), `ledger/` (the sums of a pass), `whatif/`.
 //!
 //! # Goals
 //!
@@ -18,47 +21,28 @@
 //!
 //! Opening files, unpacking them, and telling people about it: that is Python's.
 
-mod distinct;
-mod filter;
-mod format;
-mod freshness;
-mod groups;
-mod hashing;
-mod histogram;
-mod json;
-mod keys;
+mod base;
 mod ledger;
-mod lengths;
-mod lines;
-mod locations;
+mod log;
 mod misses;
-mod numbers;
-mod pass;
-mod prices;
-mod recent;
-mod record;
-mod request;
-mod spelling;
-mod text;
-mod time;
-mod top;
+mod urls;
 pub mod whatif;
 
-pub use filter::Filter;
-pub use format::{COMBINED, Format, FormatError, Plan};
-pub use freshness::{ByStatus, CacheValid, Verdict};
-pub use groups::{Group, Groups, shape};
-pub use histogram::{Bucket, Histogram};
-pub use keys::Keys;
-pub use ledger::{ANY_GROUP, Count, Hour, Ledger, STATUS_NAMES, Sum, Tally};
-pub use lengths::{LONGEST, Lengths, OfLength, Subject};
-pub use lines::{Bad, Consumer, LONGEST_LINE, Reader};
-pub use locations::{Kind, Locations, PatternError};
-pub use misses::{Judgement, Misses, Rules, WHY_NAMES, Why};
-pub use pass::{LogPass, Options, RankedBy};
-pub use prices::{Fetches, Fitted, Prices, Saved, Url};
-pub use recent::Recent;
-pub use record::{CacheStatus, Field, Record, Upstream};
-pub use request::{KeyParts, KeyText, Request};
-pub use spelling::NAMES as SPELLING_NAMES;
-pub use top::{Entry, Top};
+pub use base::histogram::{Bucket, Histogram};
+pub use ledger::lengths::{LONGEST, Lengths, OfLength, Subject};
+pub use ledger::pass::{LogPass, Options, RankedBy};
+pub use ledger::prices::{Fetches, Fitted, Prices, Saved, Url};
+pub use ledger::recent::Recent;
+pub use ledger::sums::{ANY_GROUP, Count, Hour, Ledger, STATUS_NAMES, Sum, Tally};
+pub use ledger::top::{Entry, Top};
+pub use log::filter::Filter;
+pub use log::format::{COMBINED, Format, FormatError, Plan};
+pub use log::lines::{Bad, Consumer, LONGEST_LINE, Reader};
+pub use log::record::{CacheStatus, Field, Record, Upstream};
+pub use log::request::{KeyParts, KeyText, Request};
+pub use misses::freshness::{ByStatus, CacheValid, Verdict};
+pub use misses::why::{Judgement, Misses, Rules, WHY_NAMES, Why};
+pub use urls::groups::{Group, Groups, shape};
+pub use urls::keys::Keys;
+pub use urls::locations::{Kind, Locations, PatternError};
+pub use urls::spelling::NAMES as SPELLING_NAMES;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nearcache_core::mem::Mapped;
+use nearcache_core::memory::Mapped;
 use nearcache_core::{Added, Buffer, Cache, Config, Store, Stored, TAG_INT, Wait};
 
 use crate::support::{End, NOW, Random, data_file, in_child, put_file, scratch};

@@ -153,7 +153,7 @@ fn verify(operation: &Operation, case: &Case, base: &Path, owner_died: bool) {
 }
 
 /// The cache is as good as new.
-pub fn goes_on_working(operation: &Operation, cache: &Cache<nearcache_core::mem::Counting>) {
+pub fn goes_on_working(operation: &Operation, cache: &Cache<nearcache_core::memory::Counting>) {
     (operation.run)(cache);
     for n in 0..100_u8 {
         let value = vec![n; 500 + usize::from(n)];

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use nearcache_core::mem::{Counting, Mem};
+use nearcache_core::memory::{Counting, Mem};
 use nearcache_core::{Cache, Config, Turn, Wait, Waiting};
 
 use crate::support::{End, NOW, WAIT, data_file, in_child, open, put_file, scratch, stat};

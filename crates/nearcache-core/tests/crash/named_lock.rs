@@ -15,7 +15,7 @@ fn held_token() -> u64 {
     TOKEN.load(Relaxed)
 }
 
-type Victim = Cache<nearcache_core::mem::Counting>;
+type Victim = Cache<nearcache_core::memory::Counting>;
 
 type Step = (&'static str, fn(&Victim));
 

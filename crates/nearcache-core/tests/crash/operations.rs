@@ -1,6 +1,6 @@
 //! Every operation that writes, and a file prepared for each to work on.
 
-use nearcache_core::mem::Counting;
+use nearcache_core::memory::Counting;
 use nearcache_core::{Buffer, Cache, Config, TAG_INT};
 use std::path::Path;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use nearcache_core::mem::{Counting, Mem};
+use nearcache_core::memory::{Counting, Mem};
 use nearcache_core::{Buffer, Cache, Config, LAYOUT_VERSION, TIMEOUT, Wait};
 
 /// The time given to every operation.

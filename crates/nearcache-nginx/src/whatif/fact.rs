@@ -7,10 +7,10 @@ use super::store::seconds;
 use super::trace::{
     AS_BEFORE, Asked, BEFORE, CHANGED, FAILED, GOOD, LONGEST_LIFE, NOT_ASKED, UNSAID,
 };
-use crate::numbers;
-use crate::prices::{self, Fetches};
-use crate::record::{CacheStatus, Field};
-use crate::request::Request;
+use crate::ledger::prices::{self, Fetches};
+use crate::log::numbers;
+use crate::log::record::{CacheStatus, Field};
+use crate::log::request::Request;
 
 /// nginx's own header in a file, "\nKEY: " and "\n".
 const FILE_HEADER: u32 = 336 + 6 + 1;

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::hashing::ByHash;
-use crate::record::{CacheStatus, Field};
-use crate::request::Request;
-use crate::text;
+use crate::base::hashing::ByHash;
+use crate::base::text;
+use crate::log::record::{CacheStatus, Field};
+use crate::log::request::Request;
 
 /// What comes beyond these bounds tells nothing.
 const MOST_URLS: usize = 1 << 17;

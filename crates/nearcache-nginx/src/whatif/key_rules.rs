@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::text;
+use crate::base::text;
 
 /// How keys are made, in the order in which it is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -29,8 +29,8 @@ use super::store::{Store, ZoneRules, seconds};
 use super::trace::{
     AS_BEFORE, Asked, CHANGED, FAILED, FORBIDDEN, GET, GOOD, LONGEST_LIFE, NOT_ASKED, Trace, UNSAID,
 };
-use crate::lengths::Subject;
-use crate::record::CacheStatus;
+use crate::ledger::lengths::Subject;
+use crate::log::record::CacheStatus;
 
 const LOCK_LOOKS_US: i64 = 500_000;
 /// Of a response that was never seen whole.

@@ -4,7 +4,7 @@ use super::model::Rules;
 use super::rekey::Rekeyed;
 use super::store::Store;
 use super::trace::{Asked, BEFORE, NOT_ASKED};
-use crate::record::CacheStatus;
+use crate::log::record::CacheStatus;
 
 const STATUSES: usize = CacheStatus::Unknown as usize + 1;
 /// Ages in quarters of a power of two of a millisecond.

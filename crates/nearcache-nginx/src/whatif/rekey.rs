@@ -6,8 +6,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::key_rules::KeyRules;
 use super::trace::Trace;
-use crate::hashing::ByHash;
-use crate::lengths::{Subject, value_length};
+use crate::base::hashing::ByHash;
+use crate::ledger::lengths::{Subject, value_length};
 
 #[derive(Clone, Debug)]
 pub struct Rekeyed {

@@ -52,7 +52,7 @@ WELL_KNOWN = {
     ),
 }
 
-JSON_KEYS = ("cl_key", "cache_key")  # crates/nearcache-nginx/src/record.rs
+JSON_KEYS = ("cl_key", "cache_key")  # crates/nearcache-nginx/src/log/record.rs
 
 _DIRECTIVE = re.compile(r"\s*log_format\s+\S+\s+(?:escape=\w+\s+)?(.*?);?\s*", re.DOTALL)
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([^\s'\"]+)", re.DOTALL)

@@ -1,0 +1,4 @@
+//! Packed commands and decoded replies.
+
+pub(crate) mod commands;
+pub(crate) mod resp;

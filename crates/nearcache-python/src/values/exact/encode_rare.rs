@@ -1,0 +1,129 @@
+//! The rarer exact types: moments, numbers beyond 64 bits, UUIDs. Format in the parent module.
+
+use std::ffi::c_int;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::encode::{Declined, Encoded, Encoder};
+use super::*;
+use crate::interop::python::CollectorOff;
+
+impl Encoder<'_, '_> {
+    pub(super) fn big_int(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        let _guard = CollectorOff::new(self.py);
+        // SAFETY: E1: `object` is alive.
+        let int = unsafe { Bound::from_borrowed_ptr(self.py, object) };
+        let bytes = crate::interop::python::int_to_bytes(&int).map_err(|_| Declined)?;
+        self.sharing.once(object, bytes.len())?;
+        self.counted(INT_BIG, &bytes)
+    }
+
+    pub(super) fn datetime(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1; an exact datetime.
+        unsafe {
+            let tzinfo = ffi::PyDateTime_DATE_GET_TZINFO(object);
+            let utc = tzinfo == self.types.utc;
+            if !utc && tzinfo != ffi::Py_None() {
+                return Err(Declined);
+            }
+            self.out.push(DATETIME);
+            self.year_month_day(object);
+            self.clock(
+                ffi::PyDateTime_DATE_GET_HOUR(object),
+                ffi::PyDateTime_DATE_GET_MINUTE(object),
+                ffi::PyDateTime_DATE_GET_SECOND(object),
+                ffi::PyDateTime_DATE_GET_MICROSECOND(object),
+            );
+            let fold = ffi::PyDateTime_DATE_GET_FOLD(object) != 0;
+            self.out.push(flags(fold, utc));
+        }
+        Ok(())
+    }
+
+    pub(super) fn date(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        self.out.push(DATE);
+        // SAFETY: E1; an exact date.
+        unsafe { self.year_month_day(object) };
+        Ok(())
+    }
+
+    pub(super) fn time(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1; an exact time.
+        unsafe {
+            let tzinfo = ffi::PyDateTime_TIME_GET_TZINFO(object);
+            let utc = tzinfo == self.types.utc;
+            if !utc && tzinfo != ffi::Py_None() {
+                return Err(Declined);
+            }
+            self.out.push(TIME);
+            self.clock(
+                ffi::PyDateTime_TIME_GET_HOUR(object),
+                ffi::PyDateTime_TIME_GET_MINUTE(object),
+                ffi::PyDateTime_TIME_GET_SECOND(object),
+                ffi::PyDateTime_TIME_GET_MICROSECOND(object),
+            );
+            let fold = ffi::PyDateTime_TIME_GET_FOLD(object) != 0;
+            self.out.push(flags(fold, utc));
+        }
+        Ok(())
+    }
+
+    pub(super) fn timedelta(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        self.out.push(TIMEDELTA);
+        // SAFETY: E1; an exact timedelta.
+        let parts = unsafe {
+            [
+                ffi::PyDateTime_DELTA_GET_DAYS(object),
+                ffi::PyDateTime_DELTA_GET_SECONDS(object),
+                ffi::PyDateTime_DELTA_GET_MICROSECONDS(object),
+            ]
+        };
+        for part in parts {
+            self.out.extend_from_slice(&part.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    pub(super) fn decimal(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1.
+        let text =
+            unsafe { Bound::from_borrowed_ptr(self.py, object) }.str().map_err(|_| Declined)?;
+        let text = text.to_str().map_err(|_| Declined)?;
+        self.sharing.once(object, text.len())?;
+        self.counted(DECIMAL, text.as_bytes())
+    }
+
+    pub(super) fn uuid(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: E1.
+        let uuid = unsafe { Bound::from_borrowed_ptr(self.py, object) };
+        let bytes = self.types.uuid_bytes(&uuid).ok_or(Declined)?;
+        self.out.push(UUID);
+        self.out.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// # Safety
+    /// E1, and the object is a date or a datetime.
+    unsafe fn year_month_day(&mut self, object: *mut ffi::PyObject) {
+        // SAFETY: the caller's promise.
+        let (year, month, day) = unsafe {
+            (
+                ffi::PyDateTime_GET_YEAR(object),
+                ffi::PyDateTime_GET_MONTH(object),
+                ffi::PyDateTime_GET_DAY(object),
+            )
+        };
+        self.out.extend_from_slice(&(year as u16).to_le_bytes());
+        self.out.extend_from_slice(&[month as u8, day as u8]);
+    }
+
+    fn clock(&mut self, hour: c_int, minute: c_int, second: c_int, microsecond: c_int) {
+        self.out.extend_from_slice(&[hour as u8, minute as u8, second as u8]);
+        self.out.extend_from_slice(&microsecond.to_le_bytes()[..3]);
+    }
+}
+
+fn flags(fold: bool, utc: bool) -> u8 {
+    (FOLD * u8::from(fold)) | (UTC * u8::from(utc))
+}
