@@ -32,7 +32,8 @@ lab: core servers  ## Measure cache backends on this machine; ends in a CACHES b
 	@.venv/bin/nearcache lab run backends
 
 test: core servers newer-redis other-nginx s3-server  ## Test the core and the package.
-	@$(RUST) cargo test --profile tested --quiet -p nearcache-core -p nearcache-nginx
+	@$(RUST) cargo test --profile tested --quiet -p nearcache-core -p nearcache-nginx \
+	  --features nearcache-core/crash-injection
 	@$(PYTHON) -m pytest -q -n 2 --dist loadfile
 
 test-matrix: servers newer-redis other-nginx s3-server  ## Test on every Python >= 3.11 found, with Django 5.2 and the newest.
@@ -50,7 +51,7 @@ check: core  ## Lint and type-check Python and Rust.
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@$(RUST) cargo fmt --all --check
-	@$(RUST) cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@$(RUST) cargo clippy --quiet --workspace --all-targets --features nearcache-core/crash-injection -- -D warnings
 	@echo "check: all well"
 
 format: venv  ## Format Python and Rust.

@@ -72,7 +72,7 @@ pub use format::layout::{Config, DEFAULT_MEAN_ITEM_BYTES, LAYOUT_VERSION, MIN_SI
 pub use format::record::{TAG_DIGITS, TAG_INT};
 pub use locks::lock_queue::Waiting;
 pub use locks::named_locks::Turn;
-pub use shard::read::{BEFORE_ANY_DEADLINE_MS, Buffer, Found, Item, Key, Place};
+pub use shard::read::{BEFORE_ANY_DEADLINE_MS, Buffer, Found, Item, Key, Locator};
 pub use shard::write::{Added, Incr, Stored};
 pub use store::cache::{Cache, LockTableError};
 pub use store::host_store::{NotOurs, Store};

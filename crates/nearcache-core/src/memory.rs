@@ -5,7 +5,7 @@
 //! atomic accesses. Racing accesses must have one size: all are whole words.
 //!
 //! Back ends: [`Mapped`] (the real one), [`Boxed`] (private memory, for Miri and
-//! for tests), [`Counting`] (kills its process before the k-th write), and loom's
+//! for tests), `Counting` (kills its process before the k-th write), and loom's
 //! in the tests.
 
 #[cfg(target_os = "linux")]
@@ -356,12 +356,14 @@ impl Mem for Boxed {
 }
 
 /// Kills this process before the k-th write (or wake-up): crash injection.
+#[cfg(feature = "crash-injection")]
 #[derive(Clone, Debug)]
 pub struct Counting {
     inner: Mapped,
     left: std::rc::Rc<std::cell::Cell<u64>>,
 }
 
+#[cfg(feature = "crash-injection")]
 impl Counting {
     /// Dies before write number `kill_before` (1 is the first); 0 never dies.
     pub fn new(inner: Mapped, kill_before: u64) -> Self {
@@ -381,6 +383,7 @@ impl Counting {
     }
 }
 
+#[cfg(feature = "crash-injection")]
 impl Mem for Counting {
     forward!(inner, before_write: tick);
 }

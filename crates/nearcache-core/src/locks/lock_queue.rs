@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 use crate::format::layout::{LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, header};
-use crate::locks::named_locks::{Census, Name};
+use crate::locks::named_locks::{Liveness, Name};
 use crate::memory::Mem;
 use crate::sync::process::may_be_one;
 
@@ -68,7 +68,7 @@ pub(crate) struct LockQueue<'a, M: Mem> {
     /// Who asks.
     pub me: u64,
     pub now_ms: u64,
-    pub census: &'a Census,
+    pub liveness: &'a Liveness,
 }
 
 impl<M: Mem> LockQueue<'_, M> {
@@ -77,7 +77,7 @@ impl<M: Mem> LockQueue<'_, M> {
         loop {
             let asking = self.places().filter(|at| self.is_of(*at, name) && self.is_asked_for(*at));
             let first = asking.min_by_key(|at| self.load(at + TICKET))?;
-            if self.census.is_alive(self.load(first + OWNER)) {
+            if self.liveness.is_alive(self.load(first + OWNER)) {
                 return Some(first);
             }
             self.free(first);
@@ -140,7 +140,7 @@ impl<M: Mem> LockQueue<'_, M> {
     pub fn waiters(&self) -> u64 {
         let alive = |at: &usize| {
             let owner = self.load(at + OWNER);
-            owner != 0 && self.is_asked_for(*at) && self.census.is_alive(owner)
+            owner != 0 && self.is_asked_for(*at) && self.liveness.is_alive(owner)
         };
         self.places().filter(alive).count() as u64
     }
@@ -174,7 +174,7 @@ impl<M: Mem> LockQueue<'_, M> {
         (0..used).find(|number| {
             let at = place(*number);
             self.load(at + ASKED_UNTIL) <= forgotten_ms
-                || !self.census.is_alive(self.load(at + OWNER))
+                || !self.liveness.is_alive(self.load(at + OWNER))
         })
     }
 

@@ -75,7 +75,7 @@ pub(crate) struct NamedLocks<'a, M: Mem> {
     pub me: u64,
     /// Since the boot.
     pub now_ms: u64,
-    pub census: Census,
+    pub liveness: Liveness,
 }
 
 impl<M: Mem> NamedLocks<'_, M> {
@@ -186,7 +186,7 @@ impl<M: Mem> NamedLocks<'_, M> {
     }
 
     pub fn queue(&self) -> LockQueue<'_, M> {
-        LockQueue { mem: self.mem, me: self.me, now_ms: self.now_ms, census: &self.census }
+        LockQueue { mem: self.mem, me: self.me, now_ms: self.now_ms, liveness: &self.liveness }
     }
 
     /// Takes a lock that nobody else has: its token; or the milliseconds that are left to
@@ -273,7 +273,7 @@ impl<M: Mem> NamedLocks<'_, M> {
 
     fn is_held(&self, at: usize) -> bool {
         let owner = self.load(at + OWNER);
-        owner != 0 && self.load(at + DEADLINE) > self.now_ms && self.census.is_alive(owner)
+        owner != 0 && self.load(at + DEADLINE) > self.now_ms && self.liveness.is_alive(owner)
     }
 
     fn is_claim(&self, at: usize) -> bool {
@@ -343,9 +343,9 @@ impl Name {
 
 /// Who is alive, asked once: the answer costs microseconds, and one process may hold many
 /// locks and places. Good for one operation.
-pub(crate) struct Census(RefCell<Vec<(u64, bool)>>);
+pub(crate) struct Liveness(RefCell<Vec<(u64, bool)>>);
 
-impl Census {
+impl Liveness {
     /// `me` needs not be asked.
     pub fn new(me: u64) -> Self {
         Self(RefCell::new(vec![(me, true)]))

@@ -44,7 +44,7 @@ pub struct Key<'k> {
 
 /// Where a value was read, to ask later whether it is still the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Locator {
     pub(crate) slot: u64,
     pub(crate) word: u64,
     pub(crate) expiry_at: u64,
@@ -63,7 +63,7 @@ pub struct Found {
     /// Milliseconds since the epoch; 0 = never.
     pub expires_at_ms: u64,
     /// For `Store::still_current`.
-    pub place: Place,
+    pub place: Locator,
 }
 
 /// A copy of the record read last. Keep one per thread and use it again.
@@ -141,7 +141,7 @@ pub(crate) enum Look<T> {
     Miss,
     Expired,
     /// The record moved under the reader too often.
-    Gave,
+    Unstable,
     /// The record is damaged; its slot has been emptied.
     Damaged,
 }
@@ -391,7 +391,7 @@ impl<'a, M: Mem> Shard<'a, M> {
                 Read::Torn => {}
             }
         }
-        Look::Gave
+        Look::Unstable
     }
 
     /// Whether a word outside its window is still in its slot, so that the slot is
@@ -404,7 +404,7 @@ impl<'a, M: Mem> Shard<'a, M> {
         self.mem.load(slot, Acquire) == word
     }
 
-    /// Where a record's expiry word is, for `Place`.
+    /// Where a record's expiry word is, for `Locator`.
     #[inline]
     pub fn expiry_at(&self, word: u64) -> usize {
         self.locate(ring_of(word), self.offset_of(word).wrapping_add(2)).unwrap_or(0)
@@ -412,7 +412,7 @@ impl<'a, M: Mem> Shard<'a, M> {
 
     /// Whether the record read at `place` is still its key's value.
     #[inline]
-    pub fn still_current(&self, place: &Place, now_ms: u64) -> bool {
+    pub fn still_current(&self, place: &Locator, now_ms: u64) -> bool {
         if self.mem.load(place.slot as usize, Acquire) != place.word {
             return false;
         }
@@ -439,7 +439,7 @@ impl<'a, M: Mem> Shard<'a, M> {
                 }
                 Look::Expired | Look::Miss => return false,
                 Look::Damaged => {}
-                Look::Gave => break,
+                Look::Unstable => break,
             }
         }
         self.empty_all_slots(key.hash);

@@ -20,7 +20,7 @@ use crate::format::layout::{BUCKET_SLOTS, BUCKET_WORDS, RESERVE_PAGES, RESERVE_S
 use crate::format::record::{self, TAG_INT};
 use crate::memory::Mem;
 use crate::shard::read::{
-    BEFORE_ANY_DEADLINE_MS, Buffer, CHAIN, Key, Look, OFFSET_MASK, Place, Seen, Shard, Want,
+    BEFORE_ANY_DEADLINE_MS, Buffer, CHAIN, Key, Locator, Look, OFFSET_MASK, Seen, Shard, Want,
     page_table_word, ring_of, slot_word,
 };
 
@@ -37,7 +37,7 @@ pub(crate) const SWEEP_EVERY: u64 = 8;
 #[derive(Debug, Clone, Copy)]
 pub enum Stored {
     /// The value is there.
-    Yes(Place),
+    Yes(Locator),
     /// Key and value are larger than `max_item`; the old value is gone.
     TooLarge,
 }
@@ -46,7 +46,7 @@ pub enum Stored {
 #[derive(Debug, Clone, Copy)]
 pub enum Added {
     /// The key was free.
-    Stored(Place),
+    Stored(Locator),
     /// The key has a value.
     Exists,
     /// Key and value are larger than `max_item`.
@@ -160,7 +160,7 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     /// Stores a draft, whatever is there now.
-    pub fn set_locked(&self, draft: Draft, now_ms: u64, buffer: &mut Buffer) -> Option<Place> {
+    pub fn set_locked(&self, draft: Draft, now_ms: u64, buffer: &mut Buffer) -> Option<Locator> {
         self.make_room_locked(draft.words.len(), now_ms);
         let existing = self.find_locked(draft.key, buffer, Want::Nothing);
         self.put_locked(draft, existing, true)
@@ -172,7 +172,7 @@ impl<M: Mem> Shard<'_, M> {
         draft: Draft,
         now_ms: u64,
         buffer: &mut Buffer,
-    ) -> Result<Option<Place>, ()> {
+    ) -> Result<Option<Locator>, ()> {
         self.make_room_locked(draft.words.len(), now_ms);
         let existing = self.find_locked(draft.key, buffer, Want::Nothing);
         match existing {
@@ -188,7 +188,7 @@ impl<M: Mem> Shard<'_, M> {
         version: u64,
         now_ms: u64,
         buffer: &mut Buffer,
-    ) -> Option<Place> {
+    ) -> Option<Locator> {
         self.make_room_locked(draft.words.len(), now_ms);
         let seen = self.find_alive_locked(draft.key, now_ms, buffer, Want::Nothing)?;
         if seen.header.version != version {
@@ -203,7 +203,7 @@ impl<M: Mem> Shard<'_, M> {
         draft: Draft,
         now_ms: u64,
         buffer: &mut Buffer,
-    ) -> (Option<Seen>, Option<Place>) {
+    ) -> (Option<Seen>, Option<Locator>) {
         self.make_room_locked(draft.words.len(), now_ms);
         let Draft { key, words, body_hash } = draft;
         loop {
@@ -295,7 +295,7 @@ impl<M: Mem> Shard<'_, M> {
 
     /// Appends a draft and publishes it. With `!revive`, a key that is deleted
     /// meanwhile stays deleted and the result is `None`. Room has been made.
-    fn put_locked(&self, draft: Draft, existing: Option<Seen>, revive: bool) -> Option<Place> {
+    fn put_locked(&self, draft: Draft, existing: Option<Seen>, revive: bool) -> Option<Locator> {
         let key = draft.key;
         let words = draft.words.len();
         let ring = match existing {
@@ -547,8 +547,8 @@ impl<M: Mem> Shard<'_, M> {
         (self.geo.pages as u64).saturating_sub(used)
     }
 
-    pub fn place(&self, slot: usize, word: u64, hash: u64) -> Place {
-        Place {
+    pub fn place(&self, slot: usize, word: u64, hash: u64) -> Locator {
+        Locator {
             slot: slot as u64,
             word,
             expiry_at: self.expiry_at(word) as u64,

@@ -11,13 +11,12 @@ use std::time::Duration;
 use crate::base::error::Error;
 use crate::base::stats::{COUNTER_NAMES, Counter, POLICY_NAMES, PolicyCounter};
 use crate::file::machine::Kernel;
-use crate::file::region::{Left, OPEN_TIMEOUT, Region};
 use crate::format::layout::{Config, Geometry, NAMED_LOCKS, control, header};
 use crate::format::record::{self, MAX_KEY_BYTES};
 use crate::locks::lock_queue::Waiting;
-use crate::locks::named_locks::{Census, NamedLocks, TableFull, Turn};
-use crate::memory::{Boxed, Counting, Mapped, Mem};
-use crate::shard::read::{Buffer, Found, Item, Key, Look, Place, Seen, Shard, Want, hash_of};
+use crate::locks::named_locks::{Liveness, NamedLocks, TableFull, Turn};
+use crate::memory::{Boxed, Mapped, Mem};
+use crate::shard::read::{Buffer, Found, Item, Key, Locator, Look, Seen, Shard, Want, hash_of};
 use crate::shard::write::{Added, Draft, Incr, MAIN, SMALL, Stored};
 use crate::sync::holder::Busy;
 use crate::sync::lock::{Inherited, Locks, PATIENCE_MS, Wait};
@@ -58,22 +57,6 @@ impl Cache<Boxed> {
         let geometry = Geometry::new(config)?;
         let locks = (0..=geometry.shards).map(|_| std::sync::Mutex::new(())).collect();
         Ok(Self::new(Boxed::new(geometry.total_words), geometry, Locks::Private(locks), 1))
-    }
-}
-
-impl Cache<Counting> {
-    /// The same file, but this process dies before its `kill_before`-th write.
-    pub fn counting(
-        base: &std::path::Path,
-        config: &Config,
-        kill_before: u64,
-    ) -> Result<Self, Error> {
-        let region = Region::open(base, config, OPEN_TIMEOUT, Left::default())?;
-        let Region { mapped, geometry, locks, seed, presence, .. } = region;
-        std::mem::forget(presence);
-        let mut cache = Self::new(Counting::new(mapped, 0), geometry, locks, seed);
-        cache.mem = Counting::new(mapped, kill_before);
-        Ok(cache)
     }
 }
 
@@ -236,7 +219,7 @@ impl<M: Mem> Cache<M> {
     /// Whether the value read at `place` is still the value of its key: two loads
     /// and the deadline, no copy. A `true` counts as a hit.
     #[inline]
-    pub fn still_current(&self, place: &Place, now_ms: u64) -> bool {
+    pub fn still_current(&self, place: &Locator, now_ms: u64) -> bool {
         if place.epoch != self.epoch {
             return false;
         }
@@ -635,7 +618,7 @@ impl<M: Mem> Cache<M> {
 
     fn named_locks(&self, boot_ms: u64) -> NamedLocks<'_, M> {
         let me = self.identity();
-        NamedLocks { mem: &self.mem, me, now_ms: boot_ms, census: Census::new(me) }
+        NamedLocks { mem: &self.mem, me, now_ms: boot_ms, liveness: Liveness::new(me) }
     }
 
     /// Wakes a waiter whose bell was rung; not under the mutex, which it would only wait for.
@@ -666,7 +649,7 @@ impl<M: Mem> Cache<M> {
             }
             Look::Miss => None,
             Look::Expired => Some(Counter::Expired),
-            Look::Gave => Some(Counter::Gave),
+            Look::Unstable => Some(Counter::Gave),
             Look::Damaged => Some(Counter::Damaged),
         };
         self.count(Counter::Misses);
@@ -686,8 +669,8 @@ impl<M: Mem> Cache<M> {
         }
     }
 
-    fn stamped(&self, place: Place) -> Place {
-        Place { epoch: self.epoch, ..place }
+    fn stamped(&self, place: Locator) -> Locator {
+        Locator { epoch: self.epoch, ..place }
     }
 
     fn refuse(&self, key: Key, now_ms: u64, why: Counter) {
@@ -821,6 +804,9 @@ fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>, &mut Buffer) -> R) -> R {
         result
     })
 }
+
+#[cfg(feature = "crash-injection")]
+mod crash_injection;
 
 #[cfg(test)]
 mod ageing;

@@ -216,7 +216,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Changes when another file was opened: every [`crate::Place`] is void then.
+    /// Changes when another file was opened: every [`crate::Locator`] is void then.
     pub fn epoch(&self) -> u64 {
         self.current().cache.epoch.into()
     }

@@ -24,9 +24,9 @@ use loom::sync::atomic::AtomicU64 as Modelled;
 use crate::format::layout::{BUCKET_WORDS, Geometry, LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, control};
 use crate::format::record;
 use crate::locks::lock_queue::BELL;
-use crate::locks::named_locks::{Census, NamedLocks, Turn};
+use crate::locks::named_locks::{Liveness, NamedLocks, Turn};
 use crate::memory::Mem;
-use crate::shard::read::{Buffer, CHAIN, Key, Look, Place, Shard, Want};
+use crate::shard::read::{Buffer, CHAIN, Key, Locator, Look, Shard, Want};
 use crate::shard::write::{Draft, MAIN};
 use fences::{Rule, View};
 
@@ -170,7 +170,7 @@ impl World {
         self.set_until(key, fill, 0);
     }
 
-    fn set_until(&self, key: &[u8], fill: u8, expires_at_ms: u64) -> Place {
+    fn set_until(&self, key: &[u8], fill: u8, expires_at_ms: u64) -> Locator {
         self.write(key, fill, expires_at_ms, |shard, draft| {
             shard.set_locked(draft, NOW, &mut Buffer::default())
         })
@@ -189,8 +189,8 @@ impl World {
         key: &[u8],
         fill: u8,
         expires_at_ms: u64,
-        how: impl FnOnce(&Shard<View>, Draft) -> Option<Place>,
-    ) -> Option<Place> {
+        how: impl FnOnce(&Shard<View>, Draft) -> Option<Locator>,
+    ) -> Option<Locator> {
         let (mut words, key) = (Vec::new(), hashed(key));
         let value = [fill; 31];
         let body_hash =
@@ -214,7 +214,7 @@ impl World {
                 assert_eq!(buffer.value(), [fill; 31], "wrong answer");
                 Some((fill, seen.expires_at_ms))
             }
-            Look::Miss | Look::Gave => None,
+            Look::Miss | Look::Unstable => None,
             other => panic!("wrong answer: {other:?}"),
         }
     }
@@ -471,7 +471,7 @@ impl LockWorld {
     fn locked<R>(&self, work: impl FnOnce(NamedLocks<Memory>) -> R) -> R {
         const ME: u64 = 1;
         let _guard = self.mutex.lock().unwrap();
-        work(NamedLocks { mem: &self.memory, me: ME, now_ms: NOW, census: Census::new(ME) })
+        work(NamedLocks { mem: &self.memory, me: ME, now_ms: NOW, liveness: Liveness::new(ME) })
     }
 
     fn ask(&self, ticket: u64) -> Turn {

@@ -13,7 +13,7 @@
 //! Methods that throw entries out return them: dropping one may run Python code (a weakref's
 //! callback), which must not happen while the table is open (gil.rs, G2).
 
-use nearcache_core::Place;
+use nearcache_core::Locator;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -25,7 +25,7 @@ const LARGEST_PART: usize = 8;
 
 pub struct Entry {
     key: Box<[u8]>,
-    place: Place,
+    place: Locator,
     value: Py<PyAny>,
     keep: Keep,
     cost_bytes: usize,
@@ -45,7 +45,7 @@ pub struct Near {
 
 /// What [`Near::find`] found: revalidate `place`, then hand out [`copy_of`] `value`.
 pub struct Kept {
-    pub place: Place,
+    pub place: Locator,
     pub value: Py<PyAny>,
     pub keep: Keep,
 }
