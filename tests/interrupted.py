@@ -52,8 +52,11 @@ class Interrupt:
             self._left -= 1
             if not self._left:
                 self.where = f"{code.co_qualname}, line {frame.f_lineno}"
-                raise self._error
+                self.hit()
         return self._reached
+
+    def hit(self) -> None:
+        raise self._error
 
 
 def _places(code: CodeType) -> Iterator[int]:

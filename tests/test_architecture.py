@@ -214,5 +214,7 @@ def test_rooms_in_rust_use_those_before_them(crate: str) -> None:
     assert {each.stem for each in source.iterdir()} == {*rooms, "lib"}
     for height, room in enumerate(rooms):
         files = [*(source / room).rglob("*.rs"), *source.glob(f"{room}.rs")]
-        used = {name for file in files for name in re.findall(r"crate::([a-z_]+)", file.read_text())}
+        used = {
+            name for file in files for name in re.findall(r"crate::([a-z_]+)", file.read_text())
+        }
         assert used <= set(rooms[: height + 1]), room

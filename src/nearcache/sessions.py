@@ -34,6 +34,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.http import HttpRequest, HttpResponse
 
+from nearcache.base.interrupts import is_interrupt
 from nearcache.base.options import Options, one_of, option, whole
 from nearcache.errors import SessionsAway
 
@@ -223,6 +224,8 @@ class SessionStore(DjangoStore):
         except (SessionsAway, *NOT_AN_OUTAGE):
             raise
         except Exception as error:
+            if is_interrupt(error):
+                raise
             kind = type(error)
             raise self._failed(f"failed: {kind.__name__}: {error}", kind, error) from error
         else:

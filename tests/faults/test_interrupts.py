@@ -107,7 +107,9 @@ def interrupted(cache, chance):
 cache, chance = made(), random.Random(seed)
 use(cache, chance)
 signal.signal(signal.SIGALRM, handler)
-threads = [threading.Thread(target=beside, args=(seed + n,)) for n in (1, 2, 3)]
+threads = [
+    threading.Thread(target=beside, args=(seed + n,), daemon=True) for n in (1, 2, 3)
+]
 for thread in threads:
     thread.start()
 for _ in range(rounds):

@@ -17,7 +17,7 @@ from nearcache import _core
 from nearcache.base.clock import FakeClock
 from nearcache.base.counters import Counters
 from nearcache.base.keys import encode_key
-from nearcache.codec import make_codec
+from nearcache.codec import Undecodable, make_codec
 from nearcache.codec.envelope import Envelope, EnvelopeCodec
 
 AUTO = make_codec("auto", "none", 0)
@@ -288,7 +288,7 @@ def test_without_the_native_codec_everything_goes_through_the_given_one() -> Non
         class codec:  # noqa: N801
             @staticmethod
             def decode(raw: bytes) -> Any:
-                raise ValueError("no pickles here")
+                raise Undecodable("no pickles here")
 
     safe = Refusing()
     assert safe._value(AUTO.encode({1, 2}), "default") == "default"

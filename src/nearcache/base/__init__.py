@@ -6,6 +6,7 @@ function_keys.py        keys of function calls
 options.py              options of all backends: unit, range and documentation in one value
 per_process.py          what belongs to a process, and how a forked child notices
 threads.py              starting a thread, and which thread runs
+interrupts.py           an error of foreign code, or a signal handler's?
 sans_io.py              steps that are written once and run plain and awaited
 degraded_mode.py        what was forgiven in an outage, said once
 counters.py             what was forgiven, counted

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from nearcache.base.interrupts import is_interrupt
 from nearcache.base.options import COMPRESSORS as COMPRESSION
 from nearcache.base.options import KIB, CacheOptions, ServerCacheOptions
 from nearcache.base.options import SERIALIZERS as LIBRARIES
@@ -127,6 +128,8 @@ class HeaderCodec:
         except MemoryError:
             raise  # not the value's fault
         except Exception as error:
+            if is_interrupt(error):
+                raise
             # Anything: unpickling runs the code of classes that may have changed or gone. The
             # error itself is only the cause: even asking for its text could run their code.
             raise Undecodable(f"header 0x{header:02x}: {type(error).__name__}") from error

@@ -32,6 +32,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Self
 
+from nearcache.base.interrupts import is_interrupt
 from nearcache.codec.compressors import (
     Pack,
     Unpack,
@@ -245,6 +246,8 @@ class ForeignCodec:
         except MemoryError:
             raise  # not the value's fault
         except Exception as error:
+            if is_interrupt(error):
+                raise
             raise Undecodable(f"foreign bytes: {type(error).__name__}") from error
 
 
@@ -284,5 +287,7 @@ class ForeignReader:
         except MemoryError:
             raise  # not the value's fault
         except Exception as error:
+            if is_interrupt(error):
+                raise
             raise Undecodable(f"foreign bytes: {type(error).__name__}") from error
         raise Undecodable(f"in none of {', '.join(sorted(self.formats))}: {raw[:20]!r}")

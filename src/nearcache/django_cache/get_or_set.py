@@ -30,6 +30,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 
+from nearcache.base.interrupts import is_interrupt
 from nearcache.base.per_process import chance as by_chance
 from nearcache.base.per_process import once
 from nearcache.base.sans_io import Ask, Flow, Run, arun, ask, run
@@ -348,6 +349,8 @@ class StampedeProof(ExtraMethods):
         try:
             value, delta_ms = yield from self._timed(call)
         except Exception as error:
+            if is_interrupt(error):
+                raise
             raw = yield from self._kept(call, found, error)
             if raw is None:
                 raise

@@ -231,6 +231,8 @@ pub static DATA_ERROR: Attribute = Attribute::new("nearcache.errors", "DataError
 pub static NGINX_ERROR: Attribute = Attribute::new("nearcache.errors", "NginxError");
 
 pub static STALE: Attribute = Attribute::new("nearcache.codec.envelope", "Stale");
+pub static UNDECODABLE: Attribute = Attribute::new("nearcache.codec.errors", "Undecodable");
+pub static IS_INTERRUPT: Attribute = Attribute::new("nearcache.base.interrupts", "is_interrupt");
 
 /// An exception of the class in `attribute`, or whatever kept us from finding the class.
 pub fn error(py: Python<'_>, attribute: &Attribute, message: String) -> PyErr {

@@ -2,12 +2,11 @@
 //!
 //! For classes whose Python side has `codec` (a `nearcache.codec.Codec`) and `counters`.
 
-use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::interop::python::STALE;
+use crate::interop::python::{STALE, UNDECODABLE};
 
 /// The bytes that `self.codec` makes of a value.
 pub fn encode<'py>(
@@ -29,8 +28,7 @@ pub fn decode<'py>(
     let codec = cache.getattr(intern!(py, "codec"))?;
     match codec.call_method1(intern!(py, "decode"), (raw,)) {
         Ok(value) => Ok(Some(value)),
-        // `Undecodable` is a ValueError.
-        Err(error) if error.is_instance_of::<PyValueError>(py) => missed(cache, &error),
+        Err(error) if error.is_instance(py, UNDECODABLE.get(py)?) => missed(cache, &error),
         Err(error) => Err(error),
     }
 }

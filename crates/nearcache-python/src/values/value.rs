@@ -13,11 +13,12 @@
 use nearcache_core::{TAG_DIGITS, TAG_INT};
 use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::interop::gil::GilCell;
-use crate::interop::python::{self, PICKLE_DUMPS, PICKLE_LOADS};
+use crate::interop::python::{self, IS_INTERRUPT, PICKLE_DUMPS, PICKLE_LOADS};
 use crate::values::exact::{self, Decoded, Keep};
 
 pub const HEADER: u8 = 0x80;
@@ -156,9 +157,19 @@ fn unpickle<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
         // Anything: unpickling runs the code of classes that may have changed or gone. But a
         // KeyboardInterrupt is not the value's fault, nor is want of memory.
         Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(error),
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(Read::Undecodable),
+        Err(error) if error.is_instance_of::<PyException>(py) && !is_interrupt(py, &error)? => {
+            Ok(Read::Undecodable)
+        }
         Err(error) => Err(error),
     }
+}
+
+/// Whether a signal's handler raised it, inside the code of a class.
+#[cold]
+fn is_interrupt(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    let value = error.value(py);
+    value.setattr(intern!(py, "__traceback__"), error.traceback(py))?;
+    IS_INTERRUPT.get(py)?.call1((value,))?.extract()
 }
 
 /// Bytes from outside that have no header and are no counter: the payload is all of them.
