@@ -36,6 +36,16 @@ def test_twins_take_the_same_arguments(backend: type[Any]) -> None:
         assert own.parameters.keys() == twin.parameters.keys(), name
 
 
+@pytest.mark.parametrize("backend", [SharedMemoryCache, RedisCache])
+@pytest.mark.parametrize("name", [*PROMISED, "get_or_set"])
+def test_help_shows_what_callers_get_and_a_first_line(backend: type[Any], name: str) -> None:
+    for method in (getattr(backend, name), getattr(backend, f"a{name}")):
+        returns = inspect.signature(method).return_annotation
+        assert returns is not inspect.Signature.empty
+        assert "Flow" not in str(returns)
+        assert (inspect.getdoc(method) or "").partition("\n")[0].strip(), method
+
+
 @pytest.fixture
 def cache(private_path: Path) -> SharedMemoryCache:
     return SharedMemoryCache(str(private_path / "c"), {"OPTIONS": {"size": "2MB"}})

@@ -158,6 +158,9 @@ def twins(
     async def amethod(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await arun(flow(self, *args, **kwargs), self.engine, self.clock)
 
+    # What `help` shows is what callers get, and not the flow.
+    returns = flow.__annotations__.get("return", "")
+    flow.__annotations__["return"] = returns.removeprefix("Flow[").removesuffix("]")
     method.flow = flow  # type: ignore[attr-defined]
     name = flow.__name__.lstrip("_")
     for function, called in ((method, name), (amethod, f"a{name}")):

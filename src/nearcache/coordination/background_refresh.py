@@ -1,10 +1,10 @@
 """Computing behind a request, and what the log says of computations that fail.
 
-A refresh of a stale value runs in a daemon thread (under gevent a greenlet) of its own, or as
-a task of the event loop that asked. At most :data:`MAX_RUNNING` run at a time in a process:
-what does not find room is left to the next reader, who serves the stale value as well. A
-thread each, rather than a pool: refreshes are rare, a pool would need somebody to end it, and
-a fork leaves nothing to repair but a number.
+A refresh of a stale value runs in a daemon thread of its own (under gevent in a greenlet), or as a
+task of the event loop that asked. At most :data:`MAX_RUNNING` refreshes run at a time in a process.
+A refresh that finds no room is left to the next reader, which gets the stale value as well. There
+is a thread for each refresh and no pool: refreshes are rare, a pool would need somebody to end it,
+and a fork leaves nothing to repair but a number.
 
 Such a thread starts with no context: no request, no active language, no transaction. The
 database connections that it opened are closed when it ends.

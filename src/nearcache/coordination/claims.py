@@ -1,10 +1,10 @@
 """A claim: "I compute this", said to all processes that share a store.
 
-A claim lives for a few seconds and is renewed by a keeper
-(:mod:`nearcache.coordination.lock_renewal`) while its computation runs, so what a process that died
-had claimed is free soon. Its owner is a number made up before the store is asked: whatever comes
-back, and wherever an interrupt hits, the claim can be given up. The keeper knows of it before the
-store does, and gives up what an interrupted computation could not: nobody refers to that any more.
+A claim lives for a few seconds, and a renewer (:mod:`.lock_renewal`) renews it while its
+computation runs. So what a process that died had claimed is free soon. The owner of a claim is a
+number that is made before the store is asked: whatever comes back, and wherever an interrupt hits,
+the claim can be given up. The renewer knows of the claim before the store does. It gives up the
+claim of an interrupted computation, to which nobody refers any more.
 
 Source of the word and the rules: ``claim`` in :mod:`nearcache.engines.contract`.
 """

@@ -1,18 +1,17 @@
 """Leases: what the holder of a named lock has until its time is over.
 
-A lease is one hold of one lock: its fencing token, and until when it is surely held, by a
-clock of this process that was read *before* the store was asked. A keeper
-(:mod:`nearcache.coordination.lock_renewal`) renews leases when a third of their time has passed. It
-serves tasks of event loops as well: a loop that is busy for longer than the time of a lock does not
-lose it.
+A lease is one hold of one lock: its fencing token, and until when it is surely held. That time is
+by a clock of this process, read *before* the store was asked. A renewer (:mod:`.lock_renewal`)
+renews a lease when a third of its time has passed. It serves tasks of event loops as well: a loop
+that is busy for longer than the time of a lock does not lose the lock.
 
     held      the store renewed it in time, or said so at its release
     lost      the store says that it is not ours, or is another one, or nobody could ask it in time
     not ours  any more to renew: released, its lock object is gone, held for ``max_hold_s``
 
-A lease that nobody refers to is renewed no more, as nobody can release it either: what a
-thread left behind when it died ends by itself. One that was held by a ``with`` block, or whose
-release was begun, is released then: an interrupt came between.
+A lease that nobody refers to is renewed no more, as nobody can release it either: what a thread
+left behind when it died ends by itself. It is released at once if a ``with`` block held it, or if
+its release was begun: then an interrupt came between.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One attempt to get a named lock: asking, waiting in its queue, giving up.
 
-The store may be asked and the asker be interrupted before the answer has come, or before it is
-kept. So what may have been given is known to the *bid* at every moment:
+An interrupt may come after the store was asked and before its answer was kept. So the attempt knows
+at every moment what the store may have given:
 
-    over a network   by the ticket, a number made up here before the store is asked
+    over a network   by the ticket, a number that is made here before the store is asked
     at once          by the answer, which native code puts into a list: no instruction lies
                      between the lock and the list
 """

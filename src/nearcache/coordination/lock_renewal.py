@@ -1,28 +1,28 @@
-"""The keepers: threads that renew what this process holds in a store, and pay what it owes.
+"""Threads that renew what this process holds in a store, and tell the store what it has missed.
 
-What is *kept* (a lease of a lock, a claim of a computation) says when it is due, and is asked
-then to renew itself. It is referred to weakly: what nobody holds any more ends by itself, or is
-undone if it says how. A *debt* is something that a store has to be told, a release say, that
-did not hear it: it is tried again until its time is over.
+A renewer *keeps* leases of locks and claims of computations. Each of them says when it is due,
+and renews itself when the renewer asks for it. The renewer refers to them weakly: a lease that
+nobody holds any more ends by itself, or is undone if it says how. A *debt* is a message that the
+store did not get, a release for instance: it is repeated until its time is over.
 
-There is one keeper for each server, so that one that does not answer delays its own locks only.
-Its daemon thread (under gevent a greenlet) ends when it was not needed for ``LINGER_S``, as
-to start a thread takes longer than to take a lock and release it. While something is kept it
-looks every ``LOOK_S`` for what an interrupted undo left behind. If the system gives no thread,
-whoever adds something next tries again.
+There is one renewer for each server, so that a server that does not answer delays its own locks
+only. The daemon thread of a renewer (under gevent a greenlet) ends when it was not needed for
+``LINGER_S``, as starting a thread takes longer than taking a lock and releasing it. While the
+renewer keeps something, it looks every ``LOOK_S`` for what an interrupted undo left behind. If
+the system gives no thread, the next caller that adds something tries again.
 
-Those who add may be interrupted at any instruction, by a signal handler that raises or by
-``greenlet.kill``. So there is no lock here that could stay held, only dicts and lists with
-operations that happen or do not, and nothing that lets another greenlet run:
+A caller that adds something may be interrupted at any instruction, by a signal handler that raises
+or by ``greenlet.kill``. So there is no lock here that could stay held. There are only dicts and
+lists, whose operations happen or do not, and nothing lets another greenlet run:
 
-K1  Who adds puts it in first and looks for the thread afterwards. The thread takes itself off
-    first and looks for work afterwards. So nothing is left without a thread.
-K2  The thread says "wake me for anything" before it looks what is due first, and until it has
-    said when it wakes by itself.
+K1  A caller puts its lease in before it looks for the thread. The thread takes itself off before it
+    looks for work. So no lease is left without a thread.
+K2  The thread says "wake me for anything" before it looks what is due first. That holds until the
+    thread has said when it wakes by itself.
 
-A forked child has no keeper: what its parent holds the parent renews. A process may be patched
-by gevent late, in a worker that was forked after this was imported: what an older keeper has
-goes to one made since.
+A forked child has no renewer: the parent renews what the parent holds. gevent may patch a process
+late, in a worker that was forked after this module was imported: a renewer that was made since
+takes over what an older one has.
 """
 
 from __future__ import annotations

@@ -1,27 +1,27 @@
 """A named lock over an engine: one holder among all processes that share the store.
 
-The engine decides who holds it and who is next (``lock_acquire`` and its neighbours in
-:mod:`nearcache.engines.contract`); :mod:`nearcache.coordination.leases` renews what is held. Here
-is what a holder sees, twice: plain, and with an ``a`` before the name to be awaited.
+The engine decides who holds the lock and who is next (``lock_acquire`` and its neighbours in
+:mod:`nearcache.engines.contract`). :mod:`.leases` is what a holder has, and :mod:`.lock_renewal`
+renews it. This module is what a caller sees. Every method is there twice: plain, and with an ``a``
+before its name to be awaited.
 
     with cache.lock("report", timeout=30, wait=5) as lock:
         write(rows, fence=lock.token)   # what we write to may refuse a lower token
         lock.check()                    # LockLost if we are not alone any more
 
-Whoever waits stands in a queue, first come first served, and is woken when the lock comes to
-him. A wait outlives a server that is away for a while (``OUTAGE_S``); the first question does
-not. Where a thread must not be blocked and the engine could only block it (shared memory,
-used by a task or a greenlet), the waiter asks again every few milliseconds instead, from its
-place in the queue.
+Waiting callers stand in a queue, first come first served. A caller is woken when the lock comes to
+it. A wait outlives a server that is away for a while (``OUTAGE_S``); the first question does not.
+A task or a greenlet must not block its thread, and shared memory could only block it: there the
+caller asks again every few milliseconds instead, from its place in the queue.
 
-A lock object belongs to whoever holds it, not to a thread: it may be acquired in one thread
-or task and released in another. It can be held once. With ``reentrant`` the same thread or
-task may come in again, through this object or another one of the same name.
+A lock object belongs to the code that holds it, and not to a thread: it may be acquired in one
+thread or task and released in another. It can be held once. With ``reentrant`` the same thread or
+task may come in again, through this object or through another one of the same name.
 
-A signal handler that raises, or ``greenlet.kill``, may end an attempt at any instruction. What
-the store may have given by then is given back: an engine that answers over a network is told by
-the ticket, which is made up here before it is asked; of one that answers at once the answer is
-put into a list by native code, so no instruction lies between the lock and the list.
+A signal handler that raises, or ``greenlet.kill``, may end an attempt at any instruction. What the
+store may have given by then is given back. An engine that answers over a network is told by the
+ticket, a number that is made here before the engine is asked. The answer of an engine that answers
+at once is put into a list by native code, so no instruction lies between the lock and the list.
 """
 
 from __future__ import annotations

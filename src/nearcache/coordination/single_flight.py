@@ -1,40 +1,43 @@
-"""Single flight: of all who miss a key at once, one computes and the others take its value.
+"""Single flight: of all callers that miss a key at once, one computes the value for all.
 
-Two rings, one inside the other:
+There are two rings, one inside the other:
 
-    process   The first who misses leads a *crew*. The others of this process, be they threads,
-              greenlets or tasks, take a seat in it and sleep until the leader lands. It leaves
-              them the bytes, or, if it failed, one of them the lead.
-    store     The leaders of all processes try to *claim* the key (:mod:`.claims`).
-              Whose claim it is computes. The others look for the value and try again, ever
-              less often: when it is there all of them land with it, and when the claim is
-              over, as its owner died, one of them has it.
+    process   The first caller that misses leads a *crew*. The other callers of this process
+              (threads, greenlets or tasks) take a seat in the crew and sleep until the leader
+              lands. The leader leaves them the bytes. A leader that failed leaves one of them
+              the lead.
+    store     The leaders of all processes try to *claim* the key (:mod:`.claims`). The leader that
+              has the claim computes. The other leaders look for the value again, ever less
+              often. When the value is there, all of them land with it. When the claim is over,
+              as its owner died, one of them gets it.
 
-So a store hears of one waiter per process and key, however many threads there are, and a
-value that the store refuses still reaches everybody in the process.
+So a store sees one waiter per process and key, however many threads there are. A value that the
+store refuses still reaches every caller of the process.
 
-Every wait is bounded. Whoever has waited that long computes as well, as if there were no
-single flight: slow, and never stuck. He also breaks his crew up, so that who comes next does
-not wait for a leader that may never land (a loop that was stopped, a lost greenlet).
+Every wait is bounded. A caller that has waited that long computes as well, as if there were no
+single flight: that is slow, and never stuck. The caller also breaks its crew up, so that later
+callers do not wait for a leader that may never land (a loop that was stopped, a lost greenlet).
 
-A caller does not wait for what cannot happen while it waits: a computation that asks for its
-own key, or a plain call inside the event loop whose task has the lead, computes at once.
+A caller does not wait for what cannot happen while it waits. A computation that asks for its own
+key computes at once. So does a plain call inside the event loop whose task has the lead.
 
-Anybody may be interrupted at any instruction (a signal handler that raises, a greenlet that is
-killed), so there is no lock here that could stay held: dicts and deques change by operations
-that happen or do not. What must hold:
+Any caller may be interrupted at any instruction, by a signal handler that raises or a greenlet that
+is killed. So there is no lock here that could stay held: dicts and deques change by operations
+that happen or do not. Rules:
 
-F1  Turns of a crew are numbered. ``setdefault`` takes the turn after one that is over; so one
-    leads at a time. A turn is over when its flight said so, or is no more: nobody refers to it,
-    as all frames of its call have ended, after an interrupt within an interrupt. (No
-    ``__del__``: an interrupt that hits that is lost, and every call would have one.)
-F2  Who takes a seat looks at the crew afterwards. Who lands changes the crew first and wakes
-    the seats afterwards. Who gives up a seat looks whether the lead is free, and wakes another.
-F3  A wake-up may get lost with who was to give it. The first of the seats looks around every
-    ``LOOK_S``, the others every ``LOOK_AGAIN_S``.
-F4  A crew is closed by taking its next turn for good: who has a seat by then boards anew.
+F1  The turns of a crew are numbered. ``setdefault`` takes the turn after a turn that is over, so
+    one caller leads at a time. A turn is over when its flight said so. A turn is also over when
+    its flight is gone: nobody refers to it, as all frames of its call have ended, after an
+    interrupt within an interrupt. (There is no ``__del__``: an interrupt that hits a ``__del__``
+    is lost, and every call would have one.)
+F2  A caller that takes a seat looks at the crew afterwards. A leader that lands changes the crew
+    before it wakes the seats. A caller that gives up a seat looks whether the lead is free, and
+    wakes another caller if it is.
+F3  A wake-up may be lost together with the caller that was to give it. The first of the seats
+    looks around every ``LOOK_S``, the other seats every ``LOOK_AGAIN_S``.
+F4  A crew is closed by taking its next turn for good. A caller that has a seat by then boards anew.
 
-Knows nothing of caches or values: bytes, and functions that look for them.
+This module knows nothing of caches or values. It knows bytes, and functions that look for them.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ class AsyncMethods(Base):
     # -- walks through the whole store -------------------------------------------------------
 
     async def adelete_pattern(self, pattern: str, version: int | None = None) -> int:
+        """Deletes the keys that match, in slices; returns how many."""
         space = self._key_space(version)
         return await self._adelete_matching(space.prefix or b"", space.glob(pattern))
 
@@ -87,6 +88,7 @@ class AsyncMethods(Base):
             self.engine.clear()
 
     async def acheck(self) -> list[str]:
+        """Reads the whole store in a thread; every line is a broken invariant."""
         return await asyncio.to_thread(self.engine.check)
 
     async def _adelete_matching(self, prefix: bytes, glob: bytes | None) -> int:
