@@ -273,7 +273,7 @@ def test_a_held_lock_is_renewed_and_a_released_one_is_not(
             renewed.append(token)
             return super().lock_renew(name, token, ttl_ms)
 
-    # The keeper wakes in real time; the time of the lock is one that nobody loses by being slow.
+    # The renewer wakes in real time; the time of the lock is one that nobody loses by being slow.
     with Lock(Engine(clock), b"n", timeout_s=0.09, clock=clock) as lock:
         eventually(lambda: len(renewed) >= 3)
         assert set(renewed) == {lock.token}
@@ -421,8 +421,8 @@ def test_the_keeper_ends_when_there_is_nothing_to_keep(
 ) -> None:
     with Lock(engine, b"n", timeout_s=30):
         assert renewer_of(engine, b"n") is renewer_of(engine, b"n")
-    keeper = renewer_of(engine, b"n")
-    eventually(lambda: not keeper._kept)
+    renewer = renewer_of(engine, b"n")
+    eventually(lambda: not renewer._kept)
 
 
 # -- coming in again -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The holder of a lock renews it for another time while the keeper renews it for the old one."""
+"""The holder of a lock renews it for another time while the renewer renews it for the old one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_time_that_the_keeper_may_have_shortened_is_not_believed(store: Any) -
     engine = Between(store, lambda: wait_for(lambda: engine.kept))
     lock = Lock(engine, b"job", timeout_s=SHORT_S)
     lock.acquire()
-    lock.renew(LONG_S)  # the keeper's renewal came to the store after this one
+    lock.renew(LONG_S)  # the renewer's renewal came to the store after this one
     assert lock._lease is not None
     assert lock._lease.left_s < LONG_S - 1 or engine.kept[-1] == LONG_S * 1000
     wait_for(lambda: engine.kept[-1] == LONG_S * 1000)

@@ -79,7 +79,7 @@ def before():
 if {used}:
     before()
     held = cache.lock("held", timeout=60)
-    held.acquire()  # so that the keeper's thread runs
+    held.acquire()  # so that the renewer's thread runs
 pid = os.fork()
 watch()
 if pid:
@@ -104,7 +104,7 @@ os._exit(0)
 """
 LATE = """
 watch()
-# Not forked at all: what the older keeper had is renewed, and let go of.
+# Not forked at all: what the older renewer had is renewed, and let go of.
 early = cache.lock("early", timeout=6)
 early.acquire()
 from gevent import monkey; monkey.patch_all()

@@ -3,7 +3,7 @@
 locks.py               a named lock over an engine
 lock_attempts.py       one attempt to get it: asking, waiting in its queue, giving up
 leases.py              what a holder has until its time is over
-lock_renewal.py        the keepers: threads that renew what this process holds
+lock_renewal.py        threads that renew what this process holds
 async_locks.py         a lock for async code only
 claims.py              "I compute this", said to all processes
 single_flight.py       of all who miss a key one computes

@@ -53,10 +53,10 @@ class Claim:
     def take(self) -> Flow[bool]:
         """True if nobody else has it, and also where nobody can be asked."""
         asked_at_s = self._clock.monotonic_s()
-        keeper = self._keeper
+        renewer = self._renewer
         if not self._may_be_held:
             self._may_be_held = True
-            keeper.add(self, self._undo)
+            renewer.add(self, self._undo)
         try:
             held: bool = yield ask("claim", self._key, self._owner, self._ttl_ms)
         except EngineUnavailable:
@@ -64,9 +64,9 @@ class Claim:
         if held:
             self._until_s = asked_at_s + self._hold_s
             self._renew_in(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
-            keeper.see_to(self)
+            renewer.see_to(self)
         else:
-            keeper.drop(self)
+            renewer.drop(self)
             self._may_be_held = False
         return held
 
@@ -99,7 +99,7 @@ class Claim:
         self._ended()
 
     def keep(self) -> None:
-        """What the keeper does when it is due; raises nothing."""
+        """What the renewer does when it is due; raises nothing."""
         self.renew_at_s = math.inf
         if self._over or self._clock.monotonic_s() >= self._until_s:
             return
@@ -120,16 +120,16 @@ class Claim:
         return self._may_be_held and self._process == generation()
 
     def _ended(self) -> None:
-        self._keeper.drop(self)
+        self._renewer.drop(self)
         self._may_be_held = False
 
     def _owe(self) -> None:
-        self._keeper.later(self._undo, self._ttl_ms / 1000)
+        self._renewer.later(self._undo, self._ttl_ms / 1000)
 
     def _renew_in(self, seconds: float) -> None:
-        # Not the clock of the cache, which tests move: the keeper waits in real time.
+        # Not the clock of the cache, which tests move: the renewer waits in real time.
         self.renew_at_s = time.monotonic() + seconds
 
     @property
-    def _keeper(self) -> Renewer:
+    def _renewer(self) -> Renewer:
         return renewer_of(self._engine, self._key)

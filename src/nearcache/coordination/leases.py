@@ -76,12 +76,12 @@ class Lease:
         self.engine = engine
         self.name = name
         self.token = token
-        self.keeper = renewer_of(engine, name)
+        self.renewer = renewer_of(engine, name)
         self.undo = functools.partial(engine.lock_release, name, token)
         self.ttl_ms = ttl_ms
         self.depth = 1
         self.owner: Callable[[], object] = _nobody  # a reference to who may come in again
-        self.is_owed = False  # the keeper releases it if it is lost
+        self.is_owed = False  # the renewer releases it if it is lost
         self.released = False
         self.renew_at_s = math.inf
         self._gone = False
@@ -119,7 +119,7 @@ class Lease:
             self._ends_at_s = self.renew_at_s = math.inf
         else:
             self._ends_at_s = asked_at_s + ttl_ms / 1000
-            # Not the lock's own clock, which tests move: the keeper waits in real time.
+            # Not the lock's own clock, which tests move: the renewer waits in real time.
             self.renew_at_s = time.monotonic() + ttl_ms / 1000 / RENEWALS_PER_TTL
 
     def renewal(self) -> Renewal:
@@ -160,7 +160,7 @@ class Lease:
         )
 
     def keep(self) -> None:
-        """What the keeper does when it is due; raises what is a bug, and is due again then."""
+        """What the renewer does when it is due; raises what is a bug, and is due again then."""
         if self._clock.monotonic_s() >= self._renew_until_s:
             self.renew_at_s = math.inf
             logger.warning("lock %r: max_hold is over, not renewed", decode_key(self.name))

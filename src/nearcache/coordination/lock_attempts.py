@@ -219,5 +219,5 @@ def tell_later(
     engine: Any, name: bytes, method: str, number: int, ttl_ms: int, after_s: float = 0.0
 ) -> None:
     """Has the store told until it answers, or the lock's time is over."""
-    keeper = renewer_of(engine, name)
-    keeper.later(lambda: getattr(engine, method)(name, number), ttl_ms / 1000, after_s)
+    renewer = renewer_of(engine, name)
+    renewer.later(lambda: getattr(engine, method)(name, number), ttl_ms / 1000, after_s)

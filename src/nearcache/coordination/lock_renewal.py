@@ -53,7 +53,7 @@ UNDO_S = 60.0
 
 
 class Kept(Protocol):
-    """What a keeper renews. ``keep`` raises nothing, and sets ``renew_at_s`` anew."""
+    """What a renewer renews. ``keep`` raises nothing, and sets ``renew_at_s`` anew."""
 
     renew_at_s: float
 
@@ -106,7 +106,7 @@ class Renewer:
         self._kept.pop(weakref.ref(kept), None)
 
     def later(self, act: Callable[[], object], for_s: float, after_s: float = 0.0) -> None:
-        """Calls ``act`` in the keeper's thread, again while the store is away or refuses.
+        """Calls ``act`` in the renewer's thread, again while the store is away or refuses.
 
         For ``for_s`` seconds at most, and the first time ``after_s`` seconds from now.
         """
@@ -219,7 +219,7 @@ class Renewer:
                     self._debts.remove(debt)
 
 
-_keepers: OfProcess[dict[tuple[object, Hashable], Renewer]] = OfProcess(dict)
+_renewers: OfProcess[dict[tuple[object, Hashable], Renewer]] = OfProcess(dict)
 """By the kind of ``threading.Lock`` they were made with, and by server. Those of a kind that is
 not the last one have retired. None is the parent's: its threads are not here."""
 
@@ -228,13 +228,13 @@ def renewer_of(engine: Any, name: bytes) -> Renewer:
     """The one for what the engine holds under that name, as gevent has patched it or not."""
     server_of = getattr(engine, "lock_server", None)
     server = (id(engine), server_of(name) if server_of else None)
-    return _keepers.here().get((threading.Lock, server)) or _made_for(server)
+    return _renewers.here().get((threading.Lock, server)) or _made_for(server)
 
 
 def _made_for(server: Hashable) -> Renewer:
-    kind, keepers = threading.Lock, _keepers.here()
-    made = keepers.setdefault((kind, server), Renewer())
-    for (other_kind, other_server), other in list(keepers.items()):
+    kind, renewers = threading.Lock, _renewers.here()
+    made = renewers.setdefault((kind, server), Renewer())
+    for (other_kind, other_server), other in list(renewers.items()):
         if other_kind is not kind:
-            keepers.setdefault((kind, other_server), Renewer()).take_over(other)
+            renewers.setdefault((kind, other_server), Renewer()).take_over(other)
     return made

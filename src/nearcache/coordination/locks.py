@@ -236,7 +236,7 @@ class Lock:
         lease, self._lease = self._lease, None
         if lease is not None:
             self._depth = 0
-            self._keeper.drop(lease)
+            self._renewer.drop(lease)
             self._forget(lease)
 
     def _renew(self, timeout: float | None) -> Flow[None]:
@@ -256,7 +256,7 @@ class Lock:
         finally:
             lease.settled(renewal)
             if self._auto_renew:
-                self._keeper.see_to(lease)
+                self._renewer.see_to(lease)
             else:
                 lease.renew_at_s = math.inf
 
@@ -265,31 +265,31 @@ class Lock:
         if lease.depth > 1:
             self._go_out(lease)
             return
-        keeper = lease.keeper.heir or lease.keeper
+        renewer = lease.renewer.heir or lease.renewer
         try:
             lease.released, lease.renew_at_s = True, math.inf
             if not lease.is_owed:
-                keeper.add(lease, lease.undo)
+                renewer.add(lease, lease.undo)
             self._go_out(lease)
             if self._asks_far:
                 held = yield from steps_of(self.engine, "lock_release", self.name, lease.token)
             else:
                 held = lease.undo()
-            keeper.drop(lease)
+            renewer.drop(lease)
         except (EngineUnavailable, EngineConfiguration) as error:  # rights may be given back
             tell_later(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
-            keeper.drop(lease)
+            renewer.drop(lease)
             if lease.lost:
                 raise lease.lose() from error
             # Whether it was held to the end nobody can tell: the store may be back empty.
             raise
         except EngineError:
-            keeper.drop(lease)
+            renewer.drop(lease)
             raise
         except BaseException:  # cancelled, interrupted, a greenlet was killed
             tell(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
             self._lease, self._depth = None, 0
-            keeper.drop(lease)
+            renewer.drop(lease)
             raise
         if not held:
             raise lease.lose()
@@ -316,7 +316,7 @@ class Lock:
         if not self._auto_renew:
             lease.renew_at_s = math.inf
         lease.is_owed = self._in_block
-        lease.keeper.add(lease, lease.undo if self._in_block else None)
+        lease.renewer.add(lease, lease.undo if self._in_block else None)
 
     def _come_in_again(self, caller: object | None) -> bool:
         """True if the caller holds the lock already, and may; it is None if nobody may."""
@@ -368,7 +368,7 @@ class Lock:
         if lease.depth == 1:
             lease.released, lease.renew_at_s = True, math.inf
             tell(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
-            self._keeper.drop(lease)
+            self._renewer.drop(lease)
         self._go_out(lease)
 
     def _held(self) -> Lease:
@@ -381,7 +381,7 @@ class Lock:
 
     def _gone(self, lease: Lease) -> LockLost:
         lease.renew_at_s = math.inf
-        self._keeper.drop(lease)
+        self._renewer.drop(lease)
         self._go_out(lease)
         return lease.lose()
 
@@ -390,7 +390,7 @@ class Lock:
         return decode_key(self.name)
 
     @property
-    def _keeper(self) -> Renewer:
+    def _renewer(self) -> Renewer:
         return renewer_of(self.engine, self.name)
 
     def _wait_of(self, blocking: bool, blocking_timeout: float | None) -> float | None:

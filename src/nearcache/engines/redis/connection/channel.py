@@ -1,19 +1,20 @@
 """One connection's bytes: commands go out, replies come in, and neither side ever blocks the other.
 
-Whoever uses a channel has it alone (see :mod:`.sync_connection`). After any error it must be
-closed: bytes may be under way that nobody would expect.
+The caller that uses a channel has it alone (see :mod:`.sync_connection`). After any error the
+channel must be closed: bytes may be under way that nobody would expect.
 
 Interrupts. gevent.Timeout, a signal handler that raises or a thread's pending exception may come
-between any two bytecodes. So what moves bytes is one call into C that also notes the outcome (a
-list extended by a ``map``): either nothing has moved, or all knows of it. What is on its way is
-an :class:`Exchange`, kept in ``exchange`` until its last reply is there. If its user is torn
-from it, the next one calls :meth:`Channel.carry` and goes on where it stood. ``exact`` says
-whether that holds: the Python reader is many bytecodes, and what tears it costs the connection.
+between any two bytecodes. So one call into C moves bytes and notes the outcome as well (a list that
+is extended by a ``map``): either nothing has moved, or the move is known. Commands on their way are
+an :class:`Exchange`, kept in ``exchange`` until the last reply is there. If a caller is torn from
+its exchange, the next caller calls :meth:`Channel.carry` and goes on where the exchange stood.
+``exact`` says whether that holds. The Python reader is many bytecodes: an interrupt inside of it
+costs the connection.
 
 Time limits. A plain blocking socket with the kernel's own timeouts is the cheapest: Python's
 ``settimeout`` adds a ``poll`` to every read. TLS and gevent's sockets need ``settimeout``. Every
-read must bring something in time; and together they must bring 64 KB per time limit, so that a
-server which trickles cannot hold everybody up.
+read must bring something in time. All reads together must bring 64 KB per time limit, so that a
+server that trickles cannot hold up all callers.
 """
 
 from __future__ import annotations

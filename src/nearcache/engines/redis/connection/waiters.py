@@ -1,11 +1,12 @@
-"""Where one waits to be told: a thread's lock, or a greenlet's switch.
+"""Where a caller waits to be told: a thread's lock, or a greenlet's switch.
 
-A seat has two methods of ``threading.Lock``, and starts taken: ``acquire(timeout=seconds)``
-waits until somebody, of whatever thread, has called ``release``; True if so.
+A seat has two methods of ``threading.Lock``, and starts taken. ``acquire(timeout=seconds)`` waits
+until a caller of any thread has called ``release``, and is True if that came in time.
 
-For threads it is that lock. gevent's replacement of it costs 15 us per wait with a timeout,
-where a crowd of greenlets needs one per request; switching by hand costs two. Nor has each
-wait a timer of its own: a :class:`_Watch` looks every tenth of a second for who waits too long.
+For threads a seat is such a lock. For greenlets it is not: gevent's replacement of the lock costs
+15 us per wait with a timeout, and a crowd of greenlets needs one wait per request. Switching by
+hand costs 2 us. A wait has no timer of its own: a :class:`_Watch` looks every tenth of a second
+for seats whose time is over.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What happens on the server is in :mod:`.lock_scripts`, and how waiters are woken in
 :mod:`.wake_ups`. Every request may be repeated, and is: by the topology while it can, and by the
-keeper (:mod:`nearcache.coordination.leases`) when its answer got lost for good, as nobody else
+renewer (:mod:`nearcache.coordination.leases`) when its answer got lost for good, as nobody else
 would know of a lock that was given out then.
 
 A waiter asks again at least every ``ASK_AGAIN_S``, and when the holder's time runs out, woken
