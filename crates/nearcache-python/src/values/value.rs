@@ -151,6 +151,7 @@ fn int<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
     Ok(Read::Value(Decoded { value, keep: Keep::Nothing }))
 }
 
+#[inline(never)] // it is large, and what it calls takes longer than the call
 fn unpickle<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Read<'py>> {
     match PICKLE_LOADS.get(py)?.call1((python::new_bytes(py, payload)?,)) {
         Ok(value) => Ok(Read::Value(Decoded { value, keep: Keep::Nothing })),
