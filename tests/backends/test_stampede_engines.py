@@ -17,7 +17,7 @@ from nearcache import _core
 from nearcache.backends import RedisCache, SharedMemoryCache
 from nearcache.base.clock import FakeClock
 from nearcache.codec.envelope import Envelope, opened
-from nearcache.coordination import background_refresh as refresh
+from nearcache.coordination import background_refresh
 from tests.backends.classes import MemoryCache, PlainSharedMemoryCache
 from tests.backends.conftest import PATIENT
 
@@ -58,7 +58,7 @@ def cache(make: Make) -> Any:
 def get_or_set(request: pytest.FixtureRequest, cache: Any) -> Callable[..., Any]:
     def plain(*args: Any, **extras: Any) -> Any:
         value = cache.get_or_set(*args, **extras)
-        for thread in list(refresh._threads.here()):
+        for thread in list(background_refresh._threads.here()):
             thread.join()
         return value
 

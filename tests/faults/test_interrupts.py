@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.coordination import lock_attempts as bids
-from nearcache.coordination import locks
+from nearcache.coordination import lock_attempts, locks
 from nearcache.engines.memory import MemoryEngine
 from tests.interrupted import Interrupt
 from tests.redis.servers import Server
@@ -187,7 +186,7 @@ def test_a_second_interrupt_while_what_the_store_gave_is_given_back() -> None:
     engine = MemoryEngine()
     for number in itertools.count(1):
         lock = Interrupted(engine, b"n", timeout_s=600)
-        second = Interrupt(number, KeyboardInterrupt(), {locks.__file__, bids.__file__})
+        second = Interrupt(number, KeyboardInterrupt(), {locks.__file__, lock_attempts.__file__})
         with contextlib.suppress(KeyboardInterrupt), second.under_way():
             lock.acquire()
         token = engine.lock_acquire(b"n", 600_000)

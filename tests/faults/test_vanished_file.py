@@ -63,17 +63,18 @@ def test_a_file_that_was_left_is_given_back_while_threads_use_the_store(base: Pa
             store.lock_release(b"l", store.lock_acquire(b"l", 1000) or 0)
     threads = [threading.Thread(target=use, args=(number,)) for number in range(3)]
     [thread.start() for thread in threads]
+    def maps():
+        return open("/proc/self/maps").read()
     def left():
-        maps = open("/proc/self/maps").read().count(sys.argv[1])
         fds = [os.readlink("/proc/self/fd/" + fd) for fd in os.listdir("/proc/self/fd")
                if os.path.islink("/proc/self/fd/" + fd)]
-        return maps, sum(fd.startswith(sys.argv[1]) for fd in fds)
+        return maps().count(sys.argv[1]), sum(fd.startswith(sys.argv[1]) for fd in fds)
     before = left()
     for _ in range(2):
         for name in (store.path, sys.argv[1] + ".lock"):
             os.unlink(name)
         # The old file is "(deleted)" among the mappings until it is given back.
-        while not os.path.exists(store.path) or "(deleted)" in open("/proc/self/maps").read():
+        while not os.path.exists(store.path) or store.path + " (deleted)" in maps():
             time.sleep(0.01)
         while left() != before:
             time.sleep(0.1)

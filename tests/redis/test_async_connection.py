@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.connection import async_connection as aline
+from nearcache.engines.redis.connection import async_connection
 from nearcache.engines.redis.contract import ONCE, READ, SAFE
 from nearcache.engines.redis.protocol.resp import ErrorReply, pack
 from nearcache.engines.redis.target.target import Address
@@ -128,7 +128,7 @@ def test_huge_values_travel_among_small_ones(server: Server) -> None:
 def test_callers_wait_while_too_much_is_unsent(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aline, "MOST_UNSENT", 4 << 20)
+    monkeypatch.setattr(async_connection, "MOST_UNSENT", 4 << 20)
     line = line_of(server, read_timeout_s=20.0)
     value = b"x" * (1 << 20)
 
@@ -141,10 +141,10 @@ def test_callers_wait_while_too_much_is_unsent(
                 for number in range(40)
             ]
             mine = line._line()
-            await until(lambda: mine.unsent_bytes > aline.MOST_UNSENT)
+            await until(lambda: mine.unsent_bytes > async_connection.MOST_UNSENT)
             for _ in range(20):
                 await asyncio.sleep(0)
-                assert mine.unsent_bytes < aline.MOST_UNSENT + len(value) + 100
+                assert mine.unsent_bytes < async_connection.MOST_UNSENT + len(value) + 100
             sets[-1].cancel()
         finally:
             server.resume()

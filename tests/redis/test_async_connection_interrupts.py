@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.connection import async_connection as aline
-from nearcache.engines.redis.connection import async_wire as wire
+from nearcache.engines.redis.connection import async_connection, async_wire
 from nearcache.engines.redis.connection.async_connection import AsyncConnection
 from nearcache.engines.redis.contract import ONCE, READ
 from nearcache.engines.redis.protocol.resp import pack
@@ -90,12 +89,12 @@ class Callers:
 def test_at_every_place(
     kind: type[BaseException], state: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aline, "LOOK_S", 0.05)
-    monkeypatch.setattr(wire, "LOOK_S", 0.05)
+    monkeypatch.setattr(async_connection, "LOOK_S", 0.05)
+    monkeypatch.setattr(async_wire, "LOOK_S", 0.05)
     monkeypatch.setattr(logging.getLogger("asyncio"), "disabled", True)  # it tells of each
     with server.client() as client:
         for number in itertools.count(1):
-            interrupt = Interrupt(number, kind(), {aline.__file__, wire.__file__})
+            interrupt = Interrupt(number, kind(), {async_connection.__file__, async_wire.__file__})
             line = line_of(server, read_timeout_s=0.3, connect_timeout_s=0.3)
             callers = Callers(line, kind)
             client.delete("n")

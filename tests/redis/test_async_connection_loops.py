@@ -167,7 +167,7 @@ def test_a_child_that_runs_its_parent_s_loop_starts_anew_too(server: Server) -> 
 
 UVLOOP = """
 import asyncio, os, signal, sys, time, redis, uvloop
-from nearcache.engines.redis.connection import async_wire as wire
+from nearcache.engines.redis.connection import async_wire
 from nearcache.engines.redis.protocol.resp import pack
 from nearcache.engines.redis.target.target import Address
 from tests.redis.async_connections import keep_busy, line_to
@@ -191,7 +191,7 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for each in admin.client_list():
             if each["name"] == "uv":
                 admin.client_kill_filter(_id=each["id"])
-        time.sleep(wire.IDLE_S * 1.5)
+        time.sleep(async_wire.IDLE_S * 1.5)
 admin.close()
 """
 

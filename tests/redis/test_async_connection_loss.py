@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nearcache.base.clock import FakeClock
-from nearcache.engines.redis.connection import async_wire as wire
+from nearcache.engines.redis.connection import async_wire
 from nearcache.engines.redis.connection.async_connection import AsyncConnection
 from nearcache.engines.redis.connection.breaker import Breaker
 from nearcache.engines.redis.contract import ONCE, READ, SAFE
@@ -83,7 +83,7 @@ def test_a_connection_closed_while_idle_costs_nobody_an_error(server: Server) ->
     run(main)
 
 
-@pytest.mark.parametrize("idle_s", [0.02, wire.IDLE_S * 1.5])
+@pytest.mark.parametrize("idle_s", [0.02, async_wire.IDLE_S * 1.5])
 def test_nor_one_closed_while_the_loop_stood_still(server: Server, idle_s: float) -> None:
     line = line_of(server)
     with asyncio.Runner() as runner:
@@ -101,7 +101,7 @@ def test_nor_one_closed_while_a_task_kept_the_loop_from_looking(server: Server) 
         for expected in range(1, 4):
             assert await line.ask(pack("INCR", "counter"), None, ONCE) == expected
             kill(server)
-            time.sleep(wire.IDLE_S * 1.5)  # and straight on to the next request
+            time.sleep(async_wire.IDLE_S * 1.5)  # and straight on to the next request
         assert line.breaker.told == []
 
     run(main)

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from nearcache.engines.redis.connection import channel
-from nearcache.engines.redis.connection import connection_state as state
-from nearcache.engines.redis.connection import sync_connection as line
+from nearcache.engines.redis.connection import channel, connection_state, sync_connection
 from nearcache.engines.redis.connection.sync_connection import SyncConnection
 from nearcache.engines.redis.contract import ONCE
 from nearcache.engines.redis.protocol.resp import pack
@@ -20,7 +18,7 @@ from nearcache.engines.redis.target.target import Address, Target
 from tests.interrupted import Interrupt
 from tests.redis.servers import Server
 
-PLACES = {line.__file__, channel.__file__, state.__file__}
+PLACES = {sync_connection.__file__, channel.__file__, connection_state.__file__}
 
 
 def line_to(server: Server) -> SyncConnection:

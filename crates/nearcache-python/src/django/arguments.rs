@@ -1,7 +1,8 @@
 //! `CacheArguments`: the arguments of Django's cache methods, keys and timeouts.
 //!
 //! What `BaseCache.__init__` assigns, held where native methods reach it without asking
-//! Python: classes that stand before `BaseCache` (`shared_memory/fused.rs`, `redis/commands.rs`) inherit from here.
+//! Python: classes that stand before `BaseCache` (`shared_memory/fused.rs`,
+//! `redis/commands.rs`) inherit from here.
 //! A class that overrides Django's key methods has them called (`keys.rs`).
 
 use std::sync::OnceLock;
