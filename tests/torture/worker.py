@@ -134,7 +134,8 @@ def check(stores: Stores) -> None:
     for store in (stores.crowded, stores.roomy):
         faults = [fault for fault in store.engine.check() if "lock is busy" not in fault]
         stats = store.engine.stats()
-        damage = {name: stats[name] for name in ("damaged", "shard_resets") if stats[name]}
+        signs = ("damaged", "shard_resets", "unreachable")
+        damage = {name: stats[name] for name in signs if stats[name]}
         if faults or damage:
             raise Violation(f"{store.name}: {faults} {damage}")
 

@@ -26,9 +26,11 @@ pub(crate) enum PolicyCounter {
     NoRoom,
     /// Pieces of memory that the kernel did not make present ahead of their first write.
     NotPrepared,
+    /// Removed by the sweeper: no look-up found it, as a mark of its path was damaged.
+    Unreachable,
 }
 
-pub(crate) const POLICY_NAMES: [&str; 11] = [
+pub(crate) const POLICY_NAMES: [&str; 12] = [
     "evicted_small",
     "evicted_main",
     "evicted_index",
@@ -40,6 +42,7 @@ pub(crate) const POLICY_NAMES: [&str; 11] = [
     "shard_resets",
     "no_room",
     "not_prepared",
+    "unreachable",
 ];
 
 /// Counters of use: one set a process, written by it alone.

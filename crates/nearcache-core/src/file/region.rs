@@ -33,6 +33,7 @@ use crate::format::layout::{
     MIN_SIZE_BYTES, NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, PROCESS_SLOTS, PROCESS_WORDS,
     PROCESSES, READY, control, header,
 };
+use crate::format::record;
 use crate::memory::{Mapped, Mem};
 #[cfg(target_os = "linux")]
 use crate::sync::gate::Gate;
@@ -358,12 +359,15 @@ impl Wanted<'_> {
         word(header::PID_NAMESPACE, kernel.pid_namespace);
         word(header::TIME_NAMESPACE, kernel.time_namespace);
         word(header::CREATED_MS, crate::base::clock::now_ms());
-        word(header::SEED, random_word()?);
+        let seed = random_word()?;
+        word(header::SEED, seed);
         // No version of the file before is one of this: a value that was read there must not be
         // swapped for one here that nobody has seen.
         let first_version = random_word()?;
         for shard in 0..geometry.shards {
-            word(geometry.shard_at(shard) + control::VERSION, first_version);
+            let at = geometry.shard_at(shard);
+            word(at + control::VERSION, first_version);
+            word(at + control::SWEEP, record::with_check(0, shard as u64, seed));
         }
         word(header::MAX_ITEM, self.config.max_item_bytes.unwrap_or(0));
         word(header::MEAN_ITEM, self.config.mean_item_bytes.unwrap_or(0));

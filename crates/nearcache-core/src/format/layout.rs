@@ -37,7 +37,7 @@
 use crate::base::error::Error;
 
 /// In the file name and the header; a new one for any change of layout.
-pub const LAYOUT_VERSION: u64 = 3;
+pub const LAYOUT_VERSION: u64 = 4;
 /// The smallest file there is.
 pub const MIN_SIZE_BYTES: u64 = 1 << 20;
 const MAX_SIZE_BYTES: u64 = 1 << 40;
@@ -128,6 +128,7 @@ pub(crate) mod control {
     pub const HEAD: usize = 16; // [ring]
     pub const TAIL: usize = 18; // [ring]
     pub const VERSION: usize = 20;
+    /// Visits of the sweeper, with a check (`shard/bucket.rs`).
     pub const SWEEP: usize = 21;
     pub const PAGE_CURSOR: usize = 22;
     pub const GHOST_CLOCK: usize = 23;

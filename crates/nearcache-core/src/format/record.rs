@@ -21,7 +21,7 @@ pub(crate) const MAX_WORDS: usize = (1 << 24) - 1;
 /// The longest key there can be: 16 bits.
 pub(crate) const MAX_KEY_BYTES: usize = (1 << 16) - 1;
 const VERSION_BITS: u32 = 40;
-const MS_BITS: u32 = 48;
+const CHECKED_BITS: u32 = 48;
 
 /// Payload: one 64-bit signed integer, little endian. Counters have this tag.
 pub const TAG_INT: u8 = 0x01;
@@ -133,20 +133,36 @@ fn body_hash(record: &[u64], seed: u64) -> u64 {
 
 /// The expiry word: the time and a check of it.
 pub(crate) fn pack_expiry(expires_at_ms: u64, hash: u64, seed: u64) -> u64 {
-    let ms = expires_at_ms.min((1 << MS_BITS) - 1);
-    ms | expiry_check(ms, hash, seed) << MS_BITS
+    with_check(expires_at_ms.min((1 << CHECKED_BITS) - 1), hash, seed)
+}
+
+/// A number below 2^48 and 16 bits that tell whether it is damaged, or another place's.
+pub(crate) fn with_check(number: u64, place: u64, seed: u64) -> u64 {
+    number | check_of(number, place, seed) << CHECKED_BITS
 }
 
 /// The time in an expiry word, or `None` if it is damaged.
 #[inline]
 pub(crate) fn unpack_expiry(word: u64, hash: u64, seed: u64) -> Option<u64> {
-    let ms = word & ((1 << MS_BITS) - 1);
-    (expiry_check(ms, hash, seed) == word >> MS_BITS).then_some(ms)
+    checked(word, hash, seed)
+}
+
+/// The number that `with_check` was given, or `None` if it is damaged.
+#[inline]
+pub(crate) fn checked(word: u64, place: u64, seed: u64) -> Option<u64> {
+    let number = unchecked(word);
+    (check_of(number, place, seed) == word >> CHECKED_BITS).then_some(number)
+}
+
+/// The same, damaged or not.
+#[inline]
+pub(crate) fn unchecked(word: u64) -> u64 {
+    word & ((1 << CHECKED_BITS) - 1)
 }
 
 #[inline]
-fn expiry_check(ms: u64, hash: u64, seed: u64) -> u64 {
-    (ms ^ hash ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48
+fn check_of(number: u64, place: u64, seed: u64) -> u64 {
+    (number ^ place ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> CHECKED_BITS
 }
 
 /// Whether a time in an expiry word is over. 0 never is.

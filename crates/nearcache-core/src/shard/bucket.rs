@@ -20,11 +20,16 @@
 //!
 //! Both sets are one word: who reads it in one load cannot see an item's mark in neither. A
 //! visit that was cut short by its process's death is made again, as the cursor moves last.
+//!
+//! A mark that is lost hides its item, and a later write of the key makes a second one. A mark
+//! set again would bring the old one back. So the cursor, which says what set is in use, has a
+//! check, and an item that the sweeper finds without its marks is removed.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::format::layout::{BUCKET_SLOTS, BUCKET_WORDS, control};
+use crate::format::record;
 use crate::memory::Mem;
 use crate::shard::read::{CHAIN, Shard};
 
@@ -89,12 +94,31 @@ impl<M: Mem> Shard<'_, M> {
         }
     }
 
-    /// Marks the path of an item that the sweeper found in a bucket.
-    pub fn mark_again_locked(&self, hash: u64, bucket: usize) {
-        // A damaged hash leads nowhere.
-        if let Some(step) = (0..CHAIN).find(|step| self.bucket(hash, *step) == bucket) {
+    /// Marks the path of an item that the sweeper found in a bucket. False if no look-up
+    /// finds the item there: a mark of its path, or its hash, was damaged.
+    pub fn mark_again_locked(&self, hash: u64, bucket: usize) -> bool {
+        let step = self.step_of(hash, bucket);
+        if let Some(step) = step {
             self.mark_locked(hash, 0..step);
         }
+        step.is_some()
+    }
+
+    /// How far along its path an item of a bucket is; `None` if no look-up comes there.
+    pub fn step_of(&self, hash: u64, bucket: usize) -> Option<usize> {
+        let step = (0..CHAIN).find(|step| self.bucket(hash, *step) == bucket)?;
+        (0..step).all(|before| self.goes_on(self.bucket(hash, before), hash)).then_some(step)
+    }
+
+    /// Visits of the sweeper to all buckets together; `None` if the word is damaged.
+    pub fn sweeper_visits(&self) -> Option<u64> {
+        record::checked(self.word(control::SWEEP), self.number.into(), self.seed)
+    }
+
+    pub fn set_sweeper_visits_locked(&self, visits: u64) {
+        let word = record::with_check(visits, self.number.into(), self.seed);
+        // Release: not before the marks.
+        self.mem.store(self.base + control::SWEEP, word, Release);
     }
 
     /// The end of the sweeper's visit, but for the cursor: the other set is used from now on.
@@ -115,8 +139,9 @@ impl<M: Mem> Shard<'_, M> {
     fn set_in_use(&self, bucket: usize) -> u64 {
         let number = ((bucket - self.base - self.geo.index) / BUCKET_WORDS) as u64;
         let buckets = self.geo.buckets as u64;
-        let visits = self.word(control::SWEEP).wrapping_add(buckets - 1 - number) / buckets;
-        visits & 1
+        // Damaged: nothing is taken from either set until the shard has been cleared.
+        let visits = record::unchecked(self.word(control::SWEEP)) + (buckets - 1 - number);
+        (visits / buckets) & 1
     }
 
     /// The last word of a slot's bucket, and the number of the slot in it.

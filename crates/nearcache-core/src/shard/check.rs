@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Acquire;
 use crate::format::layout::{BUCKET_SLOTS, BUCKET_WORDS, control};
 use crate::format::record::{self, HEADER_WORDS};
 use crate::memory::Mem;
-use crate::shard::read::{CHAIN, Shard, ring_of, slot_word, tag_of};
+use crate::shard::read::{Shard, ring_of, slot_word, tag_of};
 use crate::shard::write::{MAIN, SMALL};
 
 const HINTS: [usize; 3] = [control::LIVE + SMALL, control::LIVE + MAIN, control::ITEMS];
@@ -81,9 +81,7 @@ impl<M: Mem> Shard<'_, M> {
                 if slot_word(*hash, ring, offset) != word || word >> 49 != tag_of(*hash) {
                     fault(format!("slot {slot}: I3 points at another key's record"));
                 }
-                let step = (0..CHAIN).find(|step| self.bucket(*hash, *step) == bucket);
-                let is_marked = |step| self.goes_on(self.bucket(*hash, step), *hash);
-                if !step.is_some_and(|step| (0..step).all(is_marked)) {
+                if self.step_of(*hash, bucket).is_none() {
                     fault(format!("slot {slot}: I7 is in a bucket where nobody looks for it"));
                 }
                 let Some(mut words) = self.whole_record(ring, offset) else {

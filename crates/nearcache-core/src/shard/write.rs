@@ -417,10 +417,15 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     /// Visits one bucket: drops what is over or no longer there, so that expired values do
-    /// not stay until their turn in the ring comes, and renews its marks (`bucket.rs`).
+    /// not stay until their turn in the ring comes, and renews its marks (`bucket.rs`). Clears
+    /// a shard whose cursor is damaged: nobody knows what marks it has lost.
     pub fn sweep_bucket_locked(&self, now_ms: u64) {
-        let cursor = self.word(control::SWEEP);
-        let bucket = (cursor % self.geo.buckets as u64) as usize;
+        let Some(visits) = self.sweeper_visits() else {
+            self.count(PolicyCounter::Resets, 1);
+            self.clear_locked();
+            return self.set_sweeper_visits_locked(0);
+        };
+        let bucket = (visits % self.geo.buckets as u64) as usize;
         let at = self.base + self.geo.index + bucket * BUCKET_WORDS;
         for slot in at..at + BUCKET_SLOTS {
             let word = self.mem.load(slot, Acquire);
@@ -437,13 +442,12 @@ impl<M: Mem> Shard<'_, M> {
             let expires = record::unpack_expiry(header.expiry, header.hash, self.seed);
             if expires.is_none_or(|ms| record::is_over(ms, now_ms)) {
                 self.drop_slot_locked(slot, PolicyCounter::Expired);
-            } else {
-                self.mark_again_locked(header.hash, at);
+            } else if !self.mark_again_locked(header.hash, at) {
+                self.drop_slot_locked(slot, PolicyCounter::Unreachable);
             }
         }
         self.change_marks_locked(at);
-        // Release: not before the marks.
-        self.mem.store(self.base + control::SWEEP, cursor.wrapping_add(1), Release);
+        self.set_sweeper_visits_locked(visits + 1);
     }
 
     /// Appends whole words to a ring; where they begin, or `None` if no page is

@@ -56,7 +56,8 @@ impl Cache<Boxed> {
     pub fn boxed(config: &Config) -> Result<Self, Error> {
         let geometry = Geometry::new(config)?;
         let locks = (0..=geometry.shards).map(|_| std::sync::Mutex::new(())).collect();
-        Ok(Self::new(Boxed::new(geometry.total_words), geometry, Locks::Private(locks), 1))
+        let memory = Boxed::new(geometry.total_words);
+        Ok(Self::new(memory, geometry, Locks::Private(locks), 1).with_new_shards())
     }
 }
 
@@ -116,6 +117,14 @@ impl<M: Mem> Cache<M> {
         };
         cache.enter_process();
         cache
+    }
+
+    /// For memory that is not of a file, all zeros: what a new file has in its shards from the start.
+    fn with_new_shards(self) -> Self {
+        for number in 0..self.geometry.shards {
+            self.shard(number).set_sweeper_visits_locked(0);
+        }
+        self
     }
 
     /// Takes a slot of counters: at the start, and in a child after fork.
@@ -814,6 +823,8 @@ mod ageing;
 mod claims;
 #[cfg(test)]
 mod damaged;
+#[cfg(test)]
+mod marks;
 #[cfg(test)]
 mod paused;
 #[cfg(test)]

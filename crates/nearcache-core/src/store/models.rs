@@ -149,6 +149,7 @@ impl World {
     fn new(broken: Option<Rule>) -> Arc<Self> {
         let (geometry, lock) = (geometry(), Mutex::new(()));
         let world = Arc::new(Self { memory: Memory::new(&geometry), geometry, lock, broken });
+        world.shard(|shard| shard.set_sweeper_visits_locked(0));
         world.set(KEY, 1);
         world
     }

@@ -55,7 +55,8 @@ fn written(size_bytes: u64, has_it: bool) -> Cache<Noting> {
     let inner = Boxed::new(geometry.total_words);
     let mem = Noting { inner, records_at, prepared: RefCell::default(), has_it };
     let lock = || std::sync::Mutex::new(());
-    let cache = Cache::new(mem, geometry, Locks::Private(vec![lock(), lock()]), 1);
+    let cache =
+        Cache::new(mem, geometry, Locks::Private(vec![lock(), lock()]), 1).with_new_shards();
     for key in 0..3 * size_bytes / 1_000 {
         let key = key.to_le_bytes();
         cache.set(cache.key(&key), 0, &[7; 1_000], 0, NOW_MS, SET).unwrap();
