@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from multiprocessing.context import ForkProcess
 from typing import Any
 
 import pytest
@@ -168,6 +169,22 @@ def test_a_wrong_answer_under_traffic_ends_the_round(cache: Any, said: str) -> N
     shared = cache()
     with pytest.raises(WrongAnswer, match=said):
         refill(lambda: shared, "traffic", "p", 5, random.Random(1))
+
+
+def test_the_web_processes_end_by_themselves_when_the_round_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends = []
+    kill = ForkProcess.kill
+
+    def killed(process: ForkProcess) -> None:
+        ends.append(process.exitcode)
+        kill(process)
+
+    monkeypatch.setattr(ForkProcess, "kill", killed)
+    shared = Dict()
+    refill(lambda: shared, "traffic", "p", 20, random.Random(1))
+    assert ends == [0, 0]
 
 
 def test_a_round_that_does_not_get_hot_ends_in_time() -> None:

@@ -139,11 +139,11 @@ def _run(jobs: Sequence[tuple[Any, ...]], until_ns: int, found: Refill) -> None:
     try:
         for job in jobs:
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_child, args=(theirs, *job), daemon=True)
+            pipes.append(ours)
+            process = context.Process(target=_child, args=(theirs, pipes, *job), daemon=True)
             process.start()
             theirs.close()
             processes.append(process)
-            pipes.append(ours)
         _listen(pipes, until_ns, found)
     finally:
         for pipe in pipes:
@@ -173,8 +173,12 @@ def _listen(pipes: Sequence[Connection], until_ns: int, found: Refill) -> None:
             return
 
 
-def _child(pipe: Connection, job: Callable[..., None], *arguments: Any) -> None:
+def _child(
+    pipe: Connection, parents: Sequence[Connection], job: Callable[..., None], *arguments: Any
+) -> None:
     child_setup(None)()
+    for end in parents:
+        end.close()  # or this process itself would keep its pipe open when the parent has closed it
     try:
         job(pipe, *arguments)
     except BrokenPipeError:
