@@ -44,13 +44,6 @@ class Medians:
         everything = [value for group in groups for value in group]
         self.count, self.seen = len(everything), median(everything)
         self.values = sorted(set(everything))
-        self.draws = len(self.groups)
-        self.longest = max(map(len, self.groups))
-        # Where no group is odd beside the others, every second power would be empty.
-        self.step = 2 if all((self.longest - len(g)) % 2 == 0 for g in self.groups) else 1
-        per_draw = PRECISION_BITS + self.draws.bit_length()
-        self.slot_bits = 2 * (self.draws * per_draw // 2 + 4)
-        self._at_most = lru_cache(maxsize=None)(self._chances)
 
     def low(self, tail: float) -> float:
         """The value that at most ``tail`` of all medians are below."""
@@ -70,22 +63,33 @@ class Medians:
                 low = middle + 1
         return self.values[low]
 
-    def _chances(self, value: float) -> Chances:
+    def _at_most(self, value: float) -> Chances:
         """Of a median at most ``value``."""
-        slots = self.slot_bits // self.step
-        mixed = sum(
-            _binomial(len(group), bisect_right(group, value), self.longest, slots)
-            for group in self.groups
-        )
-        drawn = mixed**self.draws
-        # Powers count (at most x) - (above x), moved up so that none is negative.
-        middle = self.draws * self.longest
-        digits = (1 << self.slot_bits) - 1
-        # A number's remainder by base - 1 is the sum of its digits.
-        everything = drawn % digits
-        lower = drawn >> self.slot_bits * -(-middle // self.step)
-        upper = drawn >> self.slot_bits * (middle // self.step + 1)
-        return Chances(lower % digits / everything, upper % digits / everything)
+        hits = ((len(group), bisect_right(group, value)) for group in self.groups)
+        return _chances(tuple(sorted(hits)))
+
+
+@lru_cache(maxsize=65536)
+def _chances(groups: tuple[tuple[int, int], ...]) -> Chances:
+    """Of a median at most x, from each group's size and how many of it are at most x.
+
+    Nothing else of the values counts, so the comparisons of a run share most of their answers.
+    """
+    draws, longest = len(groups), max(size for size, _ in groups)
+    # Where no group is odd beside the others, every second power would be empty.
+    step = 2 if all((longest - size) % 2 == 0 for size, _ in groups) else 1
+    per_draw = PRECISION_BITS + draws.bit_length()
+    slot_bits = 2 * (draws * per_draw // 2 + 4)
+    mixed = sum(_binomial(size, hits, longest, slot_bits // step) for size, hits in groups)
+    drawn = mixed**draws
+    # Powers count (at most x) - (above x), moved up so that none is negative.
+    middle = draws * longest
+    digits = (1 << slot_bits) - 1
+    # A number's remainder by base - 1 is the sum of its digits.
+    everything = drawn % digits
+    lower = drawn >> slot_bits * -(-middle // step)
+    upper = drawn >> slot_bits * (middle // step + 1)
+    return Chances(lower % digits / everything, upper % digits / everything)
 
 
 @lru_cache(maxsize=4096)
