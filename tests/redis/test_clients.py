@@ -144,6 +144,8 @@ def test_tls_with_a_user_and_a_database(redis_directory: Path) -> None:
             username="me",
             password="secret",
             database=3,
+            connect_timeout_s=20,
+            read_timeout_s=20,
             connection_kwargs=(("ssl_ca_certs", certificates.path("ca.crt")),),
         )
         assert clients.client(target).set("key", "tls")
