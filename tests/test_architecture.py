@@ -126,12 +126,17 @@ def test_imports_point_one_way(path: Path) -> None:
     assert not upwards, f"{room} must not know {upwards}"
 
 
-def test_no_files_import_each_other_in_a_circle() -> None:
-    waiting = {name: modules_imported(path) for name, path in MODULES.items() if name != "_core"}
-    while free := [name for name, needs in waiting.items() if not needs & waiting.keys()]:
+def assert_no_circle(needs: dict[str, set[str]]) -> None:
+    waiting = dict(needs)
+    while free := [name for name, others in waiting.items() if not others & waiting.keys()]:
         for name in free:
             del waiting[name]
     assert not waiting, "each of these is in a circle, or needs one that is"
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    files = {name: path for name, path in MODULES.items() if name != "_core"}
+    assert_no_circle({name: modules_imported(path) for name, path in files.items()})
 
 
 @pytest.mark.parametrize(
@@ -218,3 +223,33 @@ def test_rooms_in_rust_use_those_before_them(crate: str) -> None:
             name for file in files for name in re.findall(r"crate::([a-z_]+)", file.read_text())
         }
         assert used <= set(rooms[: height + 1]), room
+
+
+def rust_files(crate: str) -> dict[str, Path]:
+    """By the name of the module: ``store.cache`` for store/cache.rs, ``lib`` for the crate's root."""
+    source = CRATES / crate / "src"
+    paths = {path: path.relative_to(source).with_suffix("").parts for path in source.rglob("*.rs")}
+    return {".".join(p[:-1] if p[-1] == "mod" else p): path for path, p in paths.items()}
+
+
+def rust_modules_used(name: str, path: Path, files: dict[str, Path]) -> set[str]:
+    """By ``crate::`` from anywhere; without it what stands below this module."""
+    code = re.sub(r"//.*", "", path.read_text())
+    assert not re.search(r"^(pub.*)?use super::|crate::\{", code, re.M), f"{path}: write crate::..."
+    found = set()
+    for used, listed in re.findall(r"\bcrate::(\w+(?:::\w+)*)(?:::\{([^{}]*))?", code):
+        found |= {used, *(f"{used}::{each.strip()}" for each in listed.split(","))}
+    below = "" if name == "lib" else f"{name}::"
+    found |= {below + used for used in re.findall(r"(?<![\w:])[a-z_]+(?:::\w+)+", code)}
+    modules = set()
+    for used in found:
+        parts = used.split("::")
+        starts = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+        modules.add(next((start for start in starts if start in files), "lib"))
+    return modules - {name}
+
+
+@pytest.mark.parametrize("crate", RUST_ROOMS)
+def test_no_files_in_rust_use_each_other_in_a_circle(crate: str) -> None:
+    files = rust_files(crate)
+    assert_no_circle({name: rust_modules_used(name, path, files) for name, path in files.items()})

@@ -23,9 +23,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 use crate::format::layout::{LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, header};
-use crate::locks::named_locks::{Liveness, Name};
+use crate::locks::name::Name;
 use crate::memory::Mem;
-use crate::sync::process::may_be_one;
+use crate::sync::process::{Liveness, may_be_one};
 
 const OWNER: usize = 0;
 const NAME: usize = 1; // and 2

@@ -22,17 +22,15 @@
 //! *Claims* of single flight have slots of the same table: names of their own, no queue, and
 //! the claimer's number in place of a token.
 
-use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
-
-use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::base::clock::epoch_us;
 use crate::format::layout::{NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, header};
 use crate::locks::lock_queue::{LockQueue, Waiting};
+use crate::locks::name::Name;
 use crate::memory::Mem;
-use crate::sync::process;
+use crate::sync::process::Liveness;
 
 const OWNER: usize = 0;
 const NAME: usize = 1; // and 2
@@ -50,8 +48,6 @@ const TOKENS_END: u64 = 1 << 53;
 
 /// In the token of a claim, and of no lock.
 const CLAIM: u64 = 1 << 63;
-/// Keeps the names of claims apart from those of locks.
-const CLAIM_SEED: u64 = 0x636c_6169_6d73;
 /// No more claims than that: room is left for locks.
 const MAX_CLAIMS: usize = NAMED_LOCKS * 3 / 4;
 
@@ -321,45 +317,6 @@ fn slot(number: usize) -> usize {
 
 fn all_slots() -> impl Iterator<Item = usize> {
     (0..NAMED_LOCKS).map(slot)
-}
-
-/// A name as 128 bits: two names never share a lock in practice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Name(pub [u64; 2]);
-
-impl Name {
-    fn of(name: &[u8]) -> Self {
-        Self::split(xxh3_128(name))
-    }
-
-    fn of_claim(name: &[u8]) -> Self {
-        Self::split(xxh3_128_with_seed(name, CLAIM_SEED))
-    }
-
-    fn split(hash: u128) -> Self {
-        Self([hash as u64, (hash >> 64) as u64])
-    }
-}
-
-/// Who is alive, asked once: the answer costs microseconds, and one process may hold many
-/// locks and places. Good for one operation.
-pub(crate) struct Liveness(RefCell<Vec<(u64, bool)>>);
-
-impl Liveness {
-    /// `me` needs not be asked.
-    pub fn new(me: u64) -> Self {
-        Self(RefCell::new(vec![(me, true)]))
-    }
-
-    pub fn is_alive(&self, identity: u64) -> bool {
-        let mut known = self.0.borrow_mut();
-        if let Some((_, alive)) = known.iter().find(|(other, _)| *other == identity) {
-            return *alive;
-        }
-        let alive = process::is_alive(identity);
-        known.push((identity, alive));
-        alive
-    }
 }
 
 #[cfg(test)]

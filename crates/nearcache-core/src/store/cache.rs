@@ -14,13 +14,13 @@ use crate::file::machine::Kernel;
 use crate::format::layout::{Config, Geometry, NAMED_LOCKS, control, header};
 use crate::format::record::{self, MAX_KEY_BYTES};
 use crate::locks::lock_queue::Waiting;
-use crate::locks::named_locks::{Liveness, NamedLocks, TableFull, Turn};
+use crate::locks::named_locks::{NamedLocks, TableFull, Turn};
 use crate::memory::{Boxed, Mapped, Mem};
 use crate::shard::read::{Buffer, Found, Item, Key, Locator, Look, Seen, Shard, Want, hash_of};
 use crate::shard::write::{Added, Draft, Incr, MAIN, SMALL, Stored};
 use crate::sync::holder::Busy;
 use crate::sync::lock::{Inherited, Locks, PATIENCE_MS, Wait};
-use crate::sync::process::{self, ProcessSlot};
+use crate::sync::process::{self, Liveness, ProcessSlot};
 
 /// Scratch memory above this is given back after use.
 const SCRATCH_WORDS: usize = 1 << 17;

@@ -6,6 +6,7 @@
 //! counters of a process that is gone are added to the header's totals when
 //! its slot is needed.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -58,6 +59,27 @@ pub(crate) fn is_alive(identity: u64) -> bool {
             // It may have ended just now.
             Err(_) => exists(pid),
         }
+}
+
+/// Who is alive, asked once: the answer costs microseconds, and one process may hold many
+/// locks and places. Good for one operation.
+pub(crate) struct Liveness(RefCell<Vec<(u64, bool)>>);
+
+impl Liveness {
+    /// `me` needs not be asked.
+    pub fn new(me: u64) -> Self {
+        Self(RefCell::new(vec![(me, true)]))
+    }
+
+    pub fn is_alive(&self, identity: u64) -> bool {
+        let mut known = self.0.borrow_mut();
+        if let Some((_, alive)) = known.iter().find(|(other, _)| *other == identity) {
+            return *alive;
+        }
+        let alive = is_alive(identity);
+        known.push((identity, alive));
+        alive
+    }
 }
 
 fn exists(pid: u32) -> bool {

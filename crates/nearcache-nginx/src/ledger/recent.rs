@@ -12,7 +12,8 @@ use crate::ledger::sums::Tally;
 use crate::ledger::top::{Asked, Top};
 use crate::log::record::CacheStatus;
 use crate::log::request::Request;
-use crate::misses::why::{Judgement, Why};
+use crate::misses::judge::Judgement;
+use crate::misses::why::Why;
 
 #[derive(Debug, Default)]
 pub struct Recent {

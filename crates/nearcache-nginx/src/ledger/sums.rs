@@ -6,7 +6,8 @@ use crate::base::hashing::ByHash;
 use crate::base::histogram::Histogram;
 use crate::log::record::CacheStatus;
 use crate::log::request::Request;
-use crate::misses::why::{Judgement, WHY_NAMES, Why};
+use crate::misses::judge::Judgement;
+use crate::misses::why::{WHY_NAMES, Why};
 use crate::urls::groups::Group;
 
 /// By [`place_of`].

@@ -1,6 +1,12 @@
 //! Decimal numbers as nginx writes them. Anything else is `None`.
 
-use crate::log::record::Upstream;
+/// The times of all upstreams that one request asked: `a, b : c` and `-`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upstream {
+    pub total_us: u64,
+    /// How many answered with a time; one that did not (`-`) is not counted.
+    pub asked: u32,
+}
 
 pub(crate) fn whole(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 19 {

@@ -1,6 +1,6 @@
 //! One request as the log tells it. What the format does not say is absent, never guessed.
 
-use crate::log::numbers;
+use crate::log::numbers::{self, Upstream};
 use crate::log::time::Clock;
 
 /// The variables of nginx that this crate understands. Others are skipped.
@@ -113,14 +113,6 @@ impl CacheStatus {
             _ => CacheStatus::Unknown,
         }
     }
-}
-
-/// The times of all upstreams that one request asked: `a, b : c` and `-`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Upstream {
-    pub total_us: u64,
-    /// How many answered with a time; one that did not (`-`) is not counted.
-    pub asked: u32,
 }
 
 /// One line. Slices are as logged: nginx's own escapes (`\x22`) are not undone.

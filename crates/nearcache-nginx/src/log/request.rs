@@ -3,7 +3,8 @@
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::base::text;
-use crate::log::record::{CacheStatus, Field, Record, Upstream};
+use crate::log::numbers::Upstream;
+use crate::log::record::{CacheStatus, Field, Record};
 
 /// What the keys of one location are made of, beside the path, where the log does not have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

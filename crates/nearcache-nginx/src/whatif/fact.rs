@@ -2,15 +2,15 @@
 //!
 //! Not here: the key itself and its requests (`trace.rs`).
 
-use super::lifetime::Lifetimes;
-use super::store::seconds;
-use super::trace::{
-    AS_BEFORE, Asked, BEFORE, CHANGED, FAILED, GOOD, LONGEST_LIFE, NOT_ASKED, UNSAID,
-};
 use crate::ledger::prices::{self, Fetches};
 use crate::log::numbers;
 use crate::log::record::{CacheStatus, Field};
 use crate::log::request::Request;
+use crate::whatif::asked::{
+    AS_BEFORE, Asked, BEFORE, CHANGED, FAILED, GOOD, LONGEST_LIFE, NOT_ASKED, UNSAID,
+};
+use crate::whatif::lifetime::Lifetimes;
+use crate::whatif::store::seconds;
 
 /// nginx's own header in a file, "\nKEY: " and "\n".
 const FILE_HEADER: u32 = 336 + 6 + 1;

@@ -1,10 +1,10 @@
 //! What a replay found: answers by status, what they saved, what they held, and how old they were.
 
-use super::model::Rules;
-use super::rekey::Rekeyed;
-use super::store::Store;
-use super::trace::{Asked, BEFORE, NOT_ASKED};
 use crate::log::record::CacheStatus;
+use crate::whatif::asked::{Asked, BEFORE, NOT_ASKED};
+use crate::whatif::rekey::Rekeyed;
+use crate::whatif::rules::Rules;
+use crate::whatif::store::Store;
 
 const STATUSES: usize = CacheStatus::Unknown as usize + 1;
 /// Ages in quarters of a power of two of a millisecond.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::key_rules::KeyRules;
-use super::trace::Trace;
 use crate::base::hashing::ByHash;
 use crate::ledger::lengths::{Subject, value_length};
+use crate::whatif::key_rules::KeyRules;
+use crate::whatif::trace::Trace;
 
 #[derive(Clone, Debug)]
 pub struct Rekeyed {

@@ -1,10 +1,12 @@
 //! Pages claimed by owners who died at the worst place, between the page's
 //! descriptor and the page table, so often that no page is left.
 
-use super::{Buffer, Cache, Stored};
 use crate::format::layout::Config;
 use crate::memory::Boxed;
+use crate::shard::read::Buffer;
+use crate::shard::write::Stored;
 use crate::shard::write::{MAIN, SMALL};
+use crate::store::cache::Cache;
 use crate::sync::holder::SLICE;
 use crate::sync::lock::Wait;
 

@@ -1,10 +1,10 @@
 //! A cache whose process dies before a given write: for the tests that kill at each of them.
 
-use super::Cache;
 use crate::base::error::Error;
 use crate::file::region::{Left, OPEN_TIMEOUT, Region};
 use crate::format::layout::Config;
 use crate::memory::Counting;
+use crate::store::cache::Cache;
 
 impl Cache<Counting> {
     /// The same file, but this process dies before its `kill_before`-th write.

@@ -1,9 +1,11 @@
 //! A damaged record in the way of another key: it is passed, and its neighbour is not stored twice.
 
-use super::{Added, Buffer, Cache};
 use crate::format::layout::Config;
 use crate::memory::Boxed;
+use crate::shard::read::Buffer;
 use crate::shard::read::{ring_of, tag_of};
+use crate::shard::write::Added;
+use crate::store::cache::Cache;
 use crate::sync::holder::SLICE;
 use crate::sync::lock::Wait;
 

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Buffer, Cache};
 use crate::format::layout::{BUCKET_SLOTS, BUCKET_WORDS, Config, control};
 use crate::memory::{Boxed, Mem};
+use crate::shard::read::Buffer;
+use crate::store::cache::Cache;
 use crate::sync::holder::SLICE;
 use crate::sync::lock::Wait;
 

@@ -4,9 +4,10 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use super::{Buffer, Cache};
 use crate::format::layout::{BUCKET_SLOTS, Config};
 use crate::memory::{Boxed, Mem};
+use crate::shard::read::Buffer;
+use crate::store::cache::Cache;
 use crate::sync::lock::{Locks, Wait};
 
 const NOW_MS: u64 = 1_000;

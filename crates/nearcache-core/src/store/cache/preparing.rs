@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::Cache;
 use crate::format::layout::Config;
 use crate::memory::{Boxed, Mem};
+use crate::store::cache::Cache;
 use crate::sync::lock::{Locks, Wait};
 
 const NOW_MS: u64 = 1_000;

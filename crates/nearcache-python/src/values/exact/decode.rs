@@ -13,9 +13,9 @@ use std::ffi::c_int;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::strings::key_str;
-use super::*;
 use crate::interop::python::{self, Types, types};
+use crate::values::exact::format::*;
+use crate::values::exact::strings::{ascii_str, key_str, str_from_utf8};
 
 /// What of a decoded value may be kept and handed out again; see `near.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

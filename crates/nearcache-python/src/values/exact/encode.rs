@@ -1,4 +1,4 @@
-//! Python values to `exact` bytes; see the format in the parent module.
+//! Python values to `exact` bytes; `format.rs` has the format.
 //!
 //! Where an object is reachable twice, see `sharing.rs`.
 
@@ -7,21 +7,15 @@ use std::ffi::c_int;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::sharing::Sharing;
-use super::*;
 use crate::interop::python::{CollectorOff, Types, types};
-
-/// The value, or something inside it, is not for `exact`: pickle it.
-#[derive(Debug)]
-pub struct Declined;
+use crate::values::exact::format::*;
+use crate::values::exact::sharing::Sharing;
 
 const RUN_MIN: usize = 4;
 /// What has a tag and no more than this needs no room asked for: `value` has asked.
 const PIECE_MAX: usize = STR_MAX + 1;
 /// Of a tag and a length.
 const HEAD_MAX: usize = 11;
-
-pub(super) type Encoded = Result<(), Declined>;
 
 /// Appends the value to `out`; on `Declined`, what was appended is garbage.
 ///

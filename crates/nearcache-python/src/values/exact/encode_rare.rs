@@ -1,13 +1,13 @@
-//! The rarer exact types: moments, numbers beyond 64 bits, UUIDs. Format in the parent module.
+//! The rarer exact types: moments, numbers beyond 64 bits, UUIDs. `format.rs` has the format.
 
 use std::ffi::c_int;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::encode::{Declined, Encoded, Encoder};
-use super::*;
 use crate::interop::python::CollectorOff;
+use crate::values::exact::encode::Encoder;
+use crate::values::exact::format::*;
 
 impl Encoder<'_, '_> {
     pub(super) fn big_int(&mut self, object: *mut ffi::PyObject) -> Encoded {

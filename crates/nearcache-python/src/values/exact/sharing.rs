@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use pyo3::ffi;
 
-use super::encode::{Declined, Encoded};
+use crate::values::exact::format::{Declined, Encoded};
 
 /// Smaller objects may be written again at each place they are shared.
 const SHARED_MAX_BYTES: usize = 64;
