@@ -20,11 +20,11 @@ Not here: sessions that outlive the cache. A server that restarts empty has lost
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, UpdateError
@@ -36,11 +36,11 @@ from django.http import HttpRequest, HttpResponse
 
 from nearcache.base.interrupts import is_interrupt
 from nearcache.base.options import Options, one_of, option, whole
+from nearcache.base.sans_io import Flow, call, twins
 from nearcache.errors import SessionsAway
 
 logger = logging.getLogger("nearcache.sessions")
 
-Told = TypeVar("Told")
 NOT_AN_OUTAGE = (CreateError, UpdateError)
 LONGEST_KEY = 64  # Django's have 32
 
@@ -87,7 +87,8 @@ class SessionStore(DjangoStore):
     # From Django's store; the cache is that of SESSION_CACHE_ALIAS.
     _cache: Any
     _get_session: Any
-    _aget_session: Any
+
+    engine = clock = None  # the flows here ask the cache, and Django's store
 
     def __init__(self, session_key: str | None = None) -> None:
         super().__init__(session_key)
@@ -95,72 +96,54 @@ class SessionStore(DjangoStore):
         self._unread = False  # what is stored is not known: it must not be replaced
         self._demand_a_cache_that_says_so()
 
-    def load(self) -> dict[str, Any]:
+    def _load(self) -> Flow[dict[str, Any]]:
         if not is_possible(self._session_key):
             return self._found(None)
         try:
-            return self._found(self._asked(lambda: self._cache.get(self.cache_key)))
+            with self._telling():
+                return self._found((yield call(self._cache, "get", self.cache_key)))
         except SessionsAway:
             return self._unknown()
 
-    async def aload(self) -> dict[str, Any]:
-        if not is_possible(self._session_key):
-            return self._found(None)
-        try:
-            key = await self.acache_key()
-            return self._found(await self._aasked(self._cache.aget(key)))
-        except SessionsAway:
-            return self._unknown()
+    load, aload = twins(_load)
 
-    def save(self, must_create: bool = False) -> None:
+    def _save(self, must_create: bool = False) -> Flow[None]:
         if not self._may_save():
             return
-        if must_create or self.session_key is None:
-            self._asked(lambda: super(SessionStore, self).save(must_create))
-        else:
-            self._asked(self._replace)
+        with self._telling():
+            if must_create or self.session_key is None:
+                yield call(super(), "save", must_create)
+            else:
+                yield from self._replace()
 
-    async def asave(self, must_create: bool = False) -> None:
-        if not self._may_save():
-            return
-        if must_create or self.session_key is None:
-            await self._aasked(super().asave(must_create))
-        else:
-            await self._aasked(self._areplace())
+    save, asave = twins(_save)
 
-    def exists(self, session_key: str) -> bool:
-        return bool(self._asked(lambda: super(SessionStore, self).exists(session_key)))
+    def _exists(self, session_key: str) -> Flow[bool]:
+        with self._telling():
+            return bool((yield call(super(), "exists", session_key)))
 
-    async def aexists(self, session_key: str) -> bool:
-        return bool(await self._aasked(super().aexists(session_key)))
+    exists, aexists = twins(_exists)
 
-    def delete(self, session_key: str | None = None) -> None:
-        self._asked(lambda: super(SessionStore, self).delete(session_key))
+    def _delete(self, session_key: str | None = None) -> Flow[None]:
+        with self._telling():
+            yield call(super(), "delete", session_key)
 
-    async def adelete(self, session_key: str | None = None) -> None:
-        await self._aasked(super().adelete(session_key))
+    delete, adelete = twins(_delete)
 
-    def flush(self) -> None:
-        """Not Django's order: what could not be deleted is still the visitor's."""
-        self.delete()
-        super().flush()
+    def _flush(self) -> Flow[None]:
+        """Deletes first, unlike Django: a session that could not be deleted stays the visitor's."""
+        yield call(self, "delete")
+        yield call(super(), "flush")
         self._unread = False
 
-    async def aflush(self) -> None:
-        """See flush()."""
-        await self.adelete()
-        await super().aflush()
-        self._unread = False
+    flush, aflush = twins(_flush)
 
-    def cycle_key(self) -> None:
-        self._get_session()
+    def _cycle_key(self) -> Flow[None]:
+        yield call(self, "keys")  # reads the session, unless it was read before
         self._demand_read()
-        super().cycle_key()
+        yield call(super(), "cycle_key")
 
-    async def acycle_key(self) -> None:
-        await self._aget_session()
-        self._demand_read()
-        await super().acycle_key()
+    cycle_key, acycle_key = twins(_cycle_key)
 
     # -- the steps ---------------------------------------------------------------------------
 
@@ -185,37 +168,21 @@ class SessionStore(DjangoStore):
         self._demand_read()
         return True
 
-    def _replace(self) -> None:
+    def _replace(self) -> Flow[None]:
         """Django's, with ``set_many``, which says what the cache did not store."""
-        key, age_s = self.cache_key, self.get_expiry_age()
-        before = self._cache.get(key)
+        key, age_s = self.cache_key, (yield call(self, "get_expiry_age"))
+        before = yield call(self._cache, "get", key)
         if before is None:
             raise UpdateError
-        if self._cache.set_many({key: self._get_session()}, age_s):
-            self._cache.add(key, before, age_s)  # what was there may be gone: it is the visitor's
-            raise self._failed("did not store it: too large, or too busy", SessionsAway)
-
-    async def _areplace(self) -> None:
-        """See _replace()."""
-        key, age_s = await self.acache_key(), await self.aget_expiry_age()
-        before = await self._cache.aget(key)
-        if before is None:
-            raise UpdateError
-        if await self._cache.aset_many({key: await self._aget_session()}, age_s):
-            await self._cache.aadd(key, before, age_s)
+        # `get_expiry_age` has read the session, so nothing is waited for here.
+        if (yield call(self._cache, "set_many", {key: self._get_session()}, age_s)):
+            # What was there may be gone: it is the visitor's.
+            yield call(self._cache, "add", key, before, age_s)
             raise self._failed("did not store it: too large, or too busy", SessionsAway)
 
     def _demand_read(self) -> None:
         if self._unread:
             raise self.away or SessionsAway("the session could not be read")
-
-    def _asked(self, ask: Callable[[], Told]) -> Told:
-        with self._telling():
-            return ask()
-
-    async def _aasked(self, asked: Awaitable[Told]) -> Told:
-        with self._telling():
-            return await asked
 
     @contextmanager
     def _telling(self) -> Iterator[None]:

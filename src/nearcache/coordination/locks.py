@@ -38,7 +38,7 @@ from nearcache.base.clock import Clock, SystemClock
 from nearcache.base.counters import Counters
 from nearcache.base.keys import decode_key
 from nearcache.base.per_process import OfProcess
-from nearcache.base.sans_io import Flow, arun, ask, run, steps_of
+from nearcache.base.sans_io import Flow, arun, ask, run, steps_of, twins
 from nearcache.base.threads import this_task, this_thread
 from nearcache.coordination.leases import FOREVER_MS, Lease
 from nearcache.coordination.lock_attempts import (
@@ -132,23 +132,70 @@ class Lock:
         flow = self._acquire(self._wait_of(blocking, blocking_timeout), self._asks_far)
         return await arun(flow, self.engine, self.clock)
 
-    def renew(self, timeout: float | None = None) -> None:
+    def _renew(self, timeout: float | None = None) -> Flow[None]:
         """Starts the time anew, with ``timeout`` seconds if given; raises LockLost."""
-        run(self._renew(timeout), self.engine, self.clock)
+        lease = self._held()
+        ttl_ms = lease.ttl_ms if timeout is None else _ttl_ms(timeout, self.engine)
+        renewal, asked_at_s = lease.renewal(), self.clock.monotonic_s()
+        try:
+            if not (yield ask("lock_renew", self.name, lease.token, ttl_ms)):
+                raise self._gone(lease)
+            lease.ttl_ms = ttl_ms
+            lease.renewed(renewal, asked_at_s, ttl_ms)
+        except LockLost:
+            raise
+        except BaseException:  # cancelled, too: the store may have heard of it
+            lease.doubted(asked_at_s, ttl_ms)
+            raise
+        finally:
+            lease.settled(renewal)
+            if self._auto_renew:
+                self._renewer.see_to(lease)
+            else:
+                lease.renew_at_s = math.inf
 
-    async def arenew(self, timeout: float | None = None) -> None:
-        await arun(self._renew(timeout), self.engine, self.clock)
+    renew, arenew = twins(_renew)
 
-    def release(self) -> None:
+    def _release(self) -> Flow[None]:
         """Lets go; raises LockLost if the lock was no longer held.
 
         If the store does not answer, or refuses (its rights were revoked), that is raised, and
         it is told again until it takes it or the lock's time is over.
         """
-        run(self._release(), self.engine, self.clock)
+        lease = self._held()
+        if lease.depth > 1:
+            self._go_out(lease)
+            return
+        renewer = lease.renewer.heir or lease.renewer
+        try:
+            lease.released, lease.renew_at_s = True, math.inf
+            if not lease.is_owed:
+                renewer.add(lease, lease.undo)
+            self._go_out(lease)
+            if self._asks_far:
+                held = yield from steps_of(self.engine, "lock_release", self.name, lease.token)
+            else:
+                held = lease.undo()
+            renewer.drop(lease)
+        except (EngineUnavailable, EngineConfiguration) as error:  # rights may be given back
+            tell_later(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
+            renewer.drop(lease)
+            if lease.lost:
+                raise lease.lose() from error
+            # Whether it was held to the end nobody can tell: the store may be back empty.
+            raise
+        except EngineError:
+            renewer.drop(lease)
+            raise
+        except BaseException:  # cancelled, interrupted, a greenlet was killed
+            tell(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
+            self._lease, self._depth = None, 0
+            renewer.drop(lease)
+            raise
+        if not held:
+            raise lease.lose()
 
-    async def arelease(self) -> None:
-        await arun(self._release(), self.engine, self.clock)
+    release, arelease = twins(_release)
 
     # -- the names that redis-py, and so django-redis, has for the same --------------------------
 
@@ -238,61 +285,6 @@ class Lock:
             self._depth = 0
             self._renewer.drop(lease)
             self._forget(lease)
-
-    def _renew(self, timeout: float | None) -> Flow[None]:
-        lease = self._held()
-        ttl_ms = lease.ttl_ms if timeout is None else _ttl_ms(timeout, self.engine)
-        renewal, asked_at_s = lease.renewal(), self.clock.monotonic_s()
-        try:
-            if not (yield ask("lock_renew", self.name, lease.token, ttl_ms)):
-                raise self._gone(lease)
-            lease.ttl_ms = ttl_ms
-            lease.renewed(renewal, asked_at_s, ttl_ms)
-        except LockLost:
-            raise
-        except BaseException:  # cancelled, too: the store may have heard of it
-            lease.doubted(asked_at_s, ttl_ms)
-            raise
-        finally:
-            lease.settled(renewal)
-            if self._auto_renew:
-                self._renewer.see_to(lease)
-            else:
-                lease.renew_at_s = math.inf
-
-    def _release(self) -> Flow[None]:
-        lease = self._held()
-        if lease.depth > 1:
-            self._go_out(lease)
-            return
-        renewer = lease.renewer.heir or lease.renewer
-        try:
-            lease.released, lease.renew_at_s = True, math.inf
-            if not lease.is_owed:
-                renewer.add(lease, lease.undo)
-            self._go_out(lease)
-            if self._asks_far:
-                held = yield from steps_of(self.engine, "lock_release", self.name, lease.token)
-            else:
-                held = lease.undo()
-            renewer.drop(lease)
-        except (EngineUnavailable, EngineConfiguration) as error:  # rights may be given back
-            tell_later(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
-            renewer.drop(lease)
-            if lease.lost:
-                raise lease.lose() from error
-            # Whether it was held to the end nobody can tell: the store may be back empty.
-            raise
-        except EngineError:
-            renewer.drop(lease)
-            raise
-        except BaseException:  # cancelled, interrupted, a greenlet was killed
-            tell(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
-            self._lease, self._depth = None, 0
-            renewer.drop(lease)
-            raise
-        if not held:
-            raise lease.lose()
 
     def _take(
         self, token: int, asked_at_s: float, lock_epoch: int | None, caller: object | None

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nearcache.base.clock import Clock, SystemClock
-from nearcache.base.sans_io import Flow, Pause, arun, call, run
+from nearcache.base.sans_io import Flow, Pause, call, twins
 from nearcache.engines.redis.connection import clients
 from nearcache.engines.redis.contract import ONCE, READ, SAFE, Reply, ServerConnection
 from nearcache.engines.redis.protocol.faults import error_of
@@ -108,10 +108,11 @@ class Cluster:
     """:class:`~nearcache.engines.redis.contract.Topology` over slots."""
 
     sharded = True
+    engine = None  # the flows here ask lines
 
     def __init__(self, target: Target, clock: Clock | None = None) -> None:
         self.target = target
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         # One line per server for good: it has connections in every loop.
         self._lines: dict[Address, SharedConnections] = {}
         self._slots: list[SharedConnections | None] = [None] * SLOTS
@@ -119,7 +120,7 @@ class Cluster:
         self._replicas: dict[SharedConnections, list[SharedConnections]] = {}
         self._turn = itertools.count()
         limit_s = len(target.addresses) * (target.connect_timeout_s + target.read_timeout_s) + 1
-        self._refresh = Refresh(self._ask_for_map, self._clock, every_s=EVERY_S, limit_s=limit_s)
+        self._refresh = Refresh(self._ask_for_map, self.clock, every_s=EVERY_S, limit_s=limit_s)
         self._down_since_s = self._down_seen_s = float("-inf")
         self._counts = dict.fromkeys(COUNTS, 0)
         if target.read_replicas:
@@ -131,29 +132,29 @@ class Cluster:
         slot = -1 if key is None else slot_of(key)
         line = self._slots[slot]
         if line is None:
-            return self._run(self._one(packed, slot, safety))
+            return self._one(packed, slot, safety)
         try:
             reply = line.ask(packed, key, safety)
         except EngineUnavailable as error:
-            return self._run(self._one(packed, slot, safety, line, error))
+            return self._one(packed, slot, safety, line, error)
         if reply.__class__ is ErrorReply and reply.code in FOLLOWED:
-            return self._run(self._one(packed, slot, safety, line, [reply]))
+            return self._one(packed, slot, safety, line, [reply])
         return reply
 
     async def aask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
         slot = -1 if key is None else slot_of(key)
         line = self._slots[slot]
         if line is None:
-            return await self._arun(self._one(packed, slot, safety))
+            return await self._aone(packed, slot, safety)
         try:
             reply = await line.aask(packed, key, safety)
         except EngineUnavailable as error:
-            return await self._arun(self._one(packed, slot, safety, line, error))
+            return await self._aone(packed, slot, safety, line, error)
         if reply.__class__ is ErrorReply and reply.code in FOLLOWED:
-            return await self._arun(self._one(packed, slot, safety, line, [reply]))
+            return await self._aone(packed, slot, safety, line, [reply])
         return reply
 
-    def _one(
+    def _settled_one(
         self,
         packed: bytes,
         slot: int,
@@ -166,26 +167,24 @@ class Cluster:
         replies = yield from self._settled([todo], safety, known)
         return replies[0]
 
+    _one, _aone = twins(_settled_one)
+
     # ---- several
 
-    def ask_each(self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE) -> list[Reply]:
-        return self._run(self._each(requests, safety))  # type: ignore[no-any-return]
-
-    async def aask_each(
+    def _ask_each(
         self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE
-    ) -> list[Reply]:
-        return await self._arun(self._each(requests, safety))  # type: ignore[no-any-return]
-
-    def server_of(self, key: bytes) -> str:
-        line = self._slots[slot_of(key)]
-        return line.name if line else ""
-
-    def _each(self, requests: Sequence[tuple[bytes, bytes]], safety: int) -> Flow[list[Reply]]:
+    ) -> Flow[list[Reply]]:
         todo = [_Todo(at, packed, slot_of(key)) for at, (packed, key) in enumerate(requests)]
         if safety == READ and self.target.read_replicas:
             yield from self._refresh.first()
             todo = list(map(self._from_replica, todo))
         return (yield from self._settled(todo, safety))
+
+    ask_each, aask_each = twins(_ask_each)
+
+    def server_of(self, key: bytes) -> str:
+        line = self._slots[slot_of(key)]
+        return line.name if line else ""
 
     # ---- following
 
@@ -197,7 +196,7 @@ class Cluster:
         Raises EngineUnavailable, and whatever a line raises.
         """
         replies: list[Reply] = [None] * len(todo)
-        until_s = self._clock.monotonic_s() + WAIT_S
+        until_s = self.clock.monotonic_s() + WAIT_S
         asked = self._refresh.number
         for _ in range(ROUNDS):
             if not known:
@@ -292,7 +291,7 @@ class Cluster:
 
     def _check_patience(self, reply: ErrorReply, until_s: float) -> None:
         """Raises if there was waiting enough, by this request or by those before it."""
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         if reply.code == "CLUSTERDOWN":
             if now_s - self._down_seen_s > WAIT_S:  # another outage
                 self._down_since_s = now_s
@@ -435,14 +434,12 @@ class Cluster:
 
     # ---- the rest of the contract
 
-    def primaries(self) -> list[ServerConnection]:
+    def _all_primaries(self) -> Flow[list[ServerConnection]]:
         """In the order of their slots, which a failover leaves as it is."""
-        self._run(self._refresh.first())
+        yield from self._refresh.first()
         return list(self._primaries)
 
-    async def aprimaries(self) -> list[ServerConnection]:
-        await self._arun(self._refresh.first())
-        return list(self._primaries)
+    primaries, aprimaries = twins(_all_primaries)
 
     def told(self, reply: ErrorReply) -> None:
         """Nothing to do: what says that the map is wrong does not get so far."""
@@ -463,12 +460,6 @@ class Cluster:
             for name, number in line.stats().items():
                 total[name] = total.get(name, 0) + number
         return total
-
-    def _run(self, flow: Flow[Any]) -> Any:
-        return run(flow, None, self._clock)
-
-    async def _arun(self, flow: Flow[Any]) -> Any:
-        return await arun(flow, None, self._clock)
 
 
 def _written(batch: _Batch) -> tuple[bytes, int]:

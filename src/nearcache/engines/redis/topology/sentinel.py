@@ -17,12 +17,13 @@ a new primary, requests fail at once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from nearcache.base.clock import Clock
-from nearcache.base.sans_io import Flow, arun, call, run
+from nearcache.base.sans_io import Flow, call, twins
 from nearcache.engines.redis.contract import ONCE, SAFE, Reply, ServerConnection
 from nearcache.engines.redis.protocol.faults import error_of
 from nearcache.engines.redis.protocol.resp import ErrorReply, pack
@@ -54,10 +55,12 @@ class SentinelPrimary:
     """:class:`~nearcache.engines.redis.contract.ServerConnection` to whoever leads. Seconds are
     float."""
 
+    engine = None  # the flows here ask lines
+
     def __init__(self, target: Target, clock: Clock) -> None:
         self.name = f"{target.sentinel_service} of {', '.join(map(str, target.addresses))}"
         self._target = target
-        self._clock = clock
+        self.clock = clock
         self._service = target.sentinel_service.encode()
         theirs = sentinel_target(target)
         self._sentinels = [SharedConnections(theirs, address) for address in target.addresses]
@@ -82,32 +85,32 @@ class SentinelPrimary:
     def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
         line = self._line
         if line is None:
-            return self._run(self._follow("ask", packed, key, safety))
+            return self._followed("ask", packed, key, safety)
         try:
             reply = line.ask(packed, key, safety)
         except EngineUnavailable as error:
-            return self._run(self._follow("ask", packed, key, safety, line, error))
+            return self._followed("ask", packed, key, safety, line, error)
         if reply.__class__ is ErrorReply and reply.code == "READONLY":
-            return self._run(self._follow("ask", packed, key, safety, line, reply))
+            return self._followed("ask", packed, key, safety, line, reply)
         return reply
 
     async def aask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
         line = self._line
         if line is None:
-            return await self._arun(self._follow("ask", packed, key, safety))
+            return await self._afollowed("ask", packed, key, safety)
         try:
             reply = await line.aask(packed, key, safety)
         except EngineUnavailable as error:
-            return await self._arun(self._follow("ask", packed, key, safety, line, error))
+            return await self._afollowed("ask", packed, key, safety, line, error)
         if reply.__class__ is ErrorReply and reply.code == "READONLY":
-            return await self._arun(self._follow("ask", packed, key, safety, line, reply))
+            return await self._afollowed("ask", packed, key, safety, line, reply)
         return reply
 
-    def ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
-        return list(self._run(self._follow("ask_many", packed, count, safety)))
+    def _ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> Flow[list[Reply]]:
+        replies: list[Reply] = yield from self._follow("ask_many", packed, count, safety)
+        return replies
 
-    async def aask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
-        return list(await self._arun(self._follow("ask_many", packed, count, safety)))
+    ask_many, aask_many = twins(_ask_many)
 
     def _follow(
         self,
@@ -132,6 +135,8 @@ class SentinelPrimary:
                 if failure is None:
                     return reply
         raise error_of(failure) if isinstance(failure, ErrorReply) else failure
+
+    _followed, _afollowed = twins(_follow)
 
     def _leave(self, line: SharedConnections | None, failure: Any, safety: int) -> Flow[None]:
         """Returns if there is another primary by now, and it may be asked the same again."""
@@ -174,26 +179,13 @@ class SentinelPrimary:
             before.close()
 
     def _line_to(self, address: Address) -> SharedConnections:
-        place, aplace = self._places(address)
+        place, aplace = partial(self._place, address), partial(self._aplace, address)
         return SharedConnections(self._target, address, resolve=place, aresolve=aplace)
-
-    def _places(
-        self, address: Address
-    ) -> tuple[Callable[[], Address], Callable[[], Awaitable[Address]]]:
-        """What a line asks before it connects."""
-
-        def place() -> Address:
-            return self._run(self._still(address))  # type: ignore[no-any-return]
-
-        async def aplace() -> Address:
-            return await self._arun(self._still(address))  # type: ignore[no-any-return]
-
-        return place, aplace
 
     def _still(self, address: Address) -> Flow[Address]:
         """The address, if it is still the primary's. Raises Elsewhere, and what asking raises."""
         known, until_s = self._confirmed
-        if known == address and self._clock.monotonic_s() < until_s:
+        if known == address and self.clock.monotonic_s() < until_s:
             return address
         now = yield from self._named()
         if now != address:
@@ -202,6 +194,8 @@ class SentinelPrimary:
                 f"{address} no longer leads {self._target.sentinel_service}: {now} does"
             )
         return address
+
+    _place, _aplace = twins(_still)
 
     def _named(self) -> Flow[Address]:
         """The address that a sentinel names, and that says itself that it leads."""
@@ -224,7 +218,7 @@ class SentinelPrimary:
         raise self._nobody(unheard, list(refused.values()))
 
     def _trust(self, sentinel: SharedConnections, address: Address) -> None:
-        self._confirmed = (address, self._clock.monotonic_s() + EVERY_S)
+        self._confirmed = (address, self.clock.monotonic_s() + EVERY_S)
         # Asked first from now on: the others may be the ones that are cut off.
         self._sentinels = sorted(self._sentinels, key=lambda each: each is not sentinel)
 
@@ -293,15 +287,12 @@ class SentinelPrimary:
         """Lines to the replicas that the sentinels named last."""
         return self._replica_lines
 
-    def look_again(self) -> None:
+    def _look_again(self) -> Flow[None]:
         """Asks for the replicas anew, as one of them failed; not at every failure."""
         with contextlib.suppress(EngineError):
-            self._run(self._replica_refresh.after(self._replica_refresh.number))
+            yield from self._replica_refresh.after(self._replica_refresh.number)
 
-    async def alook_again(self) -> None:
-        """The same for coroutines."""
-        with contextlib.suppress(EngineError):
-            await self._arun(self._replica_refresh.after(self._replica_refresh.number))
+    look_again, alook_again = twins(_look_again)
 
     def close(self) -> None:
         for line in [*self._lines.values(), *self._sentinels, *self._replica_lines]:
@@ -310,12 +301,6 @@ class SentinelPrimary:
     def stats(self) -> dict[str, int]:
         line = self._line
         return {**(line.stats() if line is not None else {}), **self._counts}
-
-    def _run(self, flow: Flow[Any]) -> Any:
-        return run(flow, None, self._clock)
-
-    async def _arun(self, flow: Flow[Any]) -> Any:
-        return await arun(flow, None, self._clock)
 
 
 DOWN = {"s_down", "o_down", "disconnected"}

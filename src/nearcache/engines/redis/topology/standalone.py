@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nearcache.base.clock import Clock, SystemClock
+from nearcache.base.sans_io import Flow, call, twins
 from nearcache.engines.redis.connection import clients
 from nearcache.engines.redis.contract import ONCE, READ, Reply, ServerConnection
 from nearcache.engines.redis.protocol.resp import ErrorReply
@@ -34,16 +35,17 @@ class Standalone:
 
     def __init__(self, target: Target, clock: Clock | None = None) -> None:
         self.target = target
+        clock = clock or SystemClock()
         self._others: list[SharedConnections] = []
         self.primary: Any
         if target.kind == "sentinel":
-            self.primary = SentinelPrimary(target, clock or SystemClock())
+            self.primary = SentinelPrimary(target, clock)
         else:
             self.primary = SharedConnections(target, target.addresses[0])
             self._others = [SharedConnections(target, address) for address in target.replicas]
         line: Any = self.primary
         if target.read_replicas:
-            line = ReplicaReads(self.primary, self._others)
+            line = ReplicaReads(self.primary, self._others, clock)
         self._line = line
         # The line's own methods: a call between would cost a tenth of the way to the server.
         self.ask, self.aask = line.ask, line.aask
@@ -97,7 +99,10 @@ class Standalone:
 class ReplicaReads:
     """A line whose reads go to replicas in turn, and to the primary where they fail."""
 
-    def __init__(self, primary: Any, replicas: Sequence[ServerConnection]) -> None:
+    engine = None  # the flows here ask lines
+
+    def __init__(self, primary: Any, replicas: Sequence[ServerConnection], clock: Clock) -> None:
+        self.clock = clock
         self.name = primary.name
         self._primary = primary
         self._known = replicas
@@ -128,29 +133,20 @@ class ReplicaReads:
             await self._afell_back()
         return await self._primary.aask(packed, key, safety)
 
-    def ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
+    def _ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> Flow[list[Reply]]:
+        replies: list[Reply]
         if safety == READ and (line := self._next()) is not None:
             try:
-                replies = line.ask_many(packed, count, READ)
+                replies = yield call(line, "ask_many", packed, count, READ)
                 if not any(map(_refused, replies)):
                     return replies
             except EngineUnavailable:
                 pass
-            self._fell_back()
-        found: list[Reply] = self._primary.ask_many(packed, count, safety)
-        return found
+            yield from self._note_fallback()
+        replies = yield call(self._primary, "ask_many", packed, count, safety)
+        return replies
 
-    async def aask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
-        if safety == READ and (line := self._next()) is not None:
-            try:
-                replies = await line.aask_many(packed, count, READ)
-                if not any(map(_refused, replies)):
-                    return replies
-            except EngineUnavailable:
-                pass
-            await self._afell_back()
-        found: list[Reply] = await self._primary.aask_many(packed, count, safety)
-        return found
+    ask_many, aask_many = twins(_ask_many)
 
     def _next(self) -> ServerConnection | None:
         replicas = self._primary.replicas() if self._by_sentinels else self._known
@@ -159,15 +155,12 @@ class ReplicaReads:
         self._counts["replica_reads"] += 1
         return replicas[next(self._turn) % len(replicas)]
 
-    def _fell_back(self) -> None:
+    def _note_fallback(self) -> Flow[None]:
         self._counts["replica_fallbacks"] += 1
         if self._by_sentinels:
-            self._primary.look_again()
+            yield call(self._primary, "look_again")
 
-    async def _afell_back(self) -> None:
-        self._counts["replica_fallbacks"] += 1
-        if self._by_sentinels:
-            await self._primary.alook_again()
+    _fell_back, _afell_back = twins(_note_fallback)
 
     def close(self) -> None:
         self._primary.close()
