@@ -33,7 +33,16 @@ from typing import Any, Generic, TypeVar
 
 from nearcache import _core
 
-__all__ = ["Mutex", "OfProcess", "chance", "generation", "nowhere", "once", "when_forked"]
+__all__ = [
+    "Mutex",
+    "OfProcess",
+    "chance",
+    "generation",
+    "nowhere",
+    "once",
+    "unique_number",
+    "when_forked",
+]
 
 T = TypeVar("T")
 
@@ -106,6 +115,11 @@ _dice = OfProcess(_random.Random)
 def chance() -> float:
     """From 0 to below 1. ``random`` itself goes on in each child with its parent's numbers."""
     return _dice.here().random()
+
+
+def unique_number() -> int:
+    """A random number from 1 to 2**63 - 1, of the system's: a forked child gets others."""
+    return int.from_bytes(os.urandom(8)) >> 1 or 1
 
 
 # ---- the parent's

@@ -14,20 +14,17 @@ from __future__ import annotations
 import functools
 import logging
 import math
-import os
 import time
 from typing import Any
 
 from nearcache.base.clock import Clock
 from nearcache.base.keys import decode_key
-from nearcache.base.per_process import generation
+from nearcache.base.per_process import generation, unique_number
 from nearcache.base.sans_io import Flow, ask
-from nearcache.coordination.lock_renewal import RETRY_S, Renewer, renewer_of
+from nearcache.coordination.lock_renewal import RENEWALS_PER_TTL, RETRY_S, Renewer, renewer_of
 from nearcache.errors import EngineError, EngineUnavailable
 
 logger = logging.getLogger("nearcache.stampede")
-
-RENEWALS_PER_TTL = 3
 
 
 class Claim:
@@ -39,8 +36,7 @@ class Claim:
         self.renew_at_s = math.inf
         self._engine = engine
         self._key = key
-        # Not `random`: a forked child goes on with its parent's numbers.
-        self._owner = int.from_bytes(os.urandom(8)) >> 1 or 1
+        self._owner = unique_number()
         self._undo = functools.partial(engine.unclaim, key, self._owner)
         self._ttl_ms = max(1, math.ceil(min(lease_s, hold_s) * 1000))
         self._hold_s = hold_s

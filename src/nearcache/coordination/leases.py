@@ -28,13 +28,12 @@ from nearcache.base.clock import Clock
 from nearcache.base.counters import Counters
 from nearcache.base.keys import decode_key
 from nearcache.base.per_process import generation
-from nearcache.coordination.lock_renewal import RETRY_S, renewer_of
+from nearcache.coordination.lock_renewal import RENEWALS_PER_TTL, RETRY_S, renewer_of
 from nearcache.errors import EngineError, LockLost
 
 logger = logging.getLogger("nearcache.locks")
 
 FOREVER_MS = 10 * 365 * 86_400_000
-RENEWALS_PER_TTL = 3
 
 
 def lock_epoch(engine: Any) -> int | None:

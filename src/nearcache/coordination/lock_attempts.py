@@ -141,7 +141,7 @@ class LockAttempt:
         token = self.token
         if token is not None:
             tell(self._engine, self._name, "lock_release", token, self._ttl_ms)
-        elif self.ticket is not None and (self.has_place or _may_have_happened(error)):
+        elif self.ticket is not None and (self.has_place or may_have_happened(error)):
             tell(self._engine, self._name, "lock_leave", self.ticket, self._ttl_ms)
             if self._asks_far:
                 self._leave_later(LEAVE_AGAIN_S)
@@ -177,7 +177,7 @@ class LockAttempt:
         return token  # type: ignore[no-any-return]
 
 
-def _may_have_happened(error: BaseException) -> bool:
+def may_have_happened(error: BaseException) -> bool:
     """False if the store refused, or was not asked."""
     return not isinstance(error, EngineError) or isinstance(error, ReplyTimeout | ConnectionFailed)
 

@@ -42,6 +42,7 @@ from nearcache.errors import EngineConfiguration, EngineUnavailable
 
 logger = logging.getLogger("nearcache.locks")
 
+RENEWALS_PER_TTL = 3
 RETRY_S = (0.05, 1.0)
 """The shortest and the longest pause before a store that did not answer is asked again."""
 LINGER_S = 0.25

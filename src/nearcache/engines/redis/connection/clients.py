@@ -25,7 +25,12 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from nearcache.engines.redis.connection.connect import PACKING, QUIET, connection_kwargs
+from nearcache.engines.redis.connection.connect import (
+    PACKING,
+    QUIET,
+    connection_class,
+    connection_kwargs,
+)
 from nearcache.engines.redis.connection.event_loops import of_this_loop
 from nearcache.engines.redis.connection.fair_semaphore import AsyncFairSemaphore
 from nearcache.engines.redis.connection.pool import AsyncFairPool, FairPool, once_here, too_late
@@ -111,7 +116,7 @@ def cluster_client(target: Target) -> Any:
             # With a URL, and only then, redis-py makes node pools of the class it is given.
             url=f"redis://{first.host}:{first.port}",
             startup_nodes=_nodes(redis.cluster.ClusterNode, target),
-            connection_class=redis.SSLConnection if target.tls else redis.Connection,
+            connection_class=connection_class(target, first),
             connection_pool_class=_bounded(FairPool, target),
             max_connections=target.pool_connections,
             address_remap=target.address_remap,
@@ -146,26 +151,22 @@ def acluster_client(target: Target) -> Any:
 
 def connection_arguments(target: Target, address: Address) -> dict[str, Any]:
     """Everything for a pool of redis-py: connection class, place, user, timeouts."""
-    if address.path:
-        kind: Any = redis.UnixDomainSocketConnection
-    else:
-        kind = redis.SSLConnection if target.tls else redis.Connection
-    kwargs = {"retry": Retry(NoBackoff(), 0), "connection_class": kind, **PACKING}
-    return kwargs | connection_kwargs(target, address)
+    return {
+        "retry": Retry(NoBackoff(), 0),
+        "connection_class": connection_class(target, address),
+        **PACKING,
+        **connection_kwargs(target, address),
+    }
 
 
 def async_connection_arguments(target: Target, address: Address) -> dict[str, Any]:
     """The same for redis.asyncio, which has classes of its own."""
-    if address.path:
-        kind: Any = redis.asyncio.UnixDomainSocketConnection
-    else:
-        kind = redis.asyncio.SSLConnection if target.tls else redis.asyncio.Connection
     kwargs = connection_kwargs(target, address)
     # Parsers and retries made for plain calls cannot be awaited.
     kwargs.pop("parser_class", None)
     return kwargs | {
         "retry": redis.asyncio.retry.Retry(NoBackoff(), 0),
-        "connection_class": kind,
+        "connection_class": connection_class(target, address, redis.asyncio),
     }
 
 

@@ -87,6 +87,13 @@ def connection_kwargs(target: Target, address: Address) -> dict[str, Any]:
     }
 
 
+def connection_class(target: Target, address: Address, library: Any = redis) -> Any:
+    """The class that ``redis`` or ``redis.asyncio`` has for connections to that place."""
+    if address.path:
+        return library.UnixDomainSocketConnection
+    return library.SSLConnection if target.tls else library.Connection
+
+
 def connect(target: Target, address: Address) -> Connected:
     """A connection that has answered PING.
 
@@ -110,11 +117,7 @@ def connect(target: Target, address: Address) -> Connected:
 
 
 def _socket(target: Target, address: Address) -> Any:
-    kwargs = connection_kwargs(target, address)
-    if address.path:
-        kind: Any = redis.UnixDomainSocketConnection
-    else:
-        kind = redis.SSLConnection if target.tls else redis.Connection
+    kwargs, kind = connection_kwargs(target, address), connection_class(target, address)
     own, process = kwargs.pop("redis_connect_func", None), generation()
 
     def greet(connection: Any) -> None:

@@ -16,12 +16,12 @@ Redis does not know when a client's process is gone. So a lock made without a ti
 from __future__ import annotations
 
 import functools
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from nearcache.base.per_process import OfProcess, chance
+from nearcache.base.per_process import OfProcess, chance, unique_number
 from nearcache.base.sans_io import Flow, Host, call, twins
+from nearcache.coordination.lock_attempts import LEAVE_AGAIN_S, may_have_happened
 from nearcache.coordination.lock_renewal import renewer_of
 from nearcache.engines.redis.contract import SAFE, Reply, Topology
 from nearcache.engines.redis.locks.lock_scripts import (
@@ -39,12 +39,11 @@ from nearcache.engines.redis.locks.wake_ups import WakeUps
 from nearcache.engines.redis.protocol.faults import error_of
 from nearcache.engines.redis.protocol.resp import ErrorReply, pack
 from nearcache.engines.redis.protocol.scripts import Script, Word, not_compiled, unknown
-from nearcache.errors import ConnectionFailed, EngineError, EngineUnavailable, ReplyTimeout
+from nearcache.errors import EngineUnavailable, ReplyTimeout
 
 ASK_AGAIN_S = 0.5
 RAN_OUT_S = (0.002, 0.020)
 """So long after the holder's time a waiter asks, each a bit differently."""
-LEAVE_AGAIN_S = 1.0
 LATE_TRIES = 3
 LEAST_PATIENCE_S = 1.0
 
@@ -73,9 +72,7 @@ class RedisLocks(Base):
 
     def lock_ticket(self) -> int:
         """A number that nobody else has: what is asked under it can be given up unseen."""
-        # Not `random`: a forked child goes on with its parent's numbers, and would come into
-        # its locks.
-        return int.from_bytes(os.urandom(8)) >> 1 or 1
+        return unique_number()
 
     def lock_server(self, name: bytes) -> str:
         """Which server has the lock, so that those of others are not delayed by it."""
@@ -186,10 +183,8 @@ class RedisLocks(Base):
 
     def _leave_later(self, name: bytes, ticket: int, ttl_ms: int, error: BaseException) -> None:
         """Undoes what a request may still do whose answer nobody will see."""
-        if isinstance(error, EngineError) and not isinstance(
-            error, ReplyTimeout | ConnectionFailed
-        ):
-            return  # the server refused, or was not asked
+        if not may_have_happened(error):
+            return
         # Twice: the request may be on its way, and this overtakes it on another connection.
         for after_s in (0.0, LEAVE_AGAIN_S):
             renewer_of(self, name).later(
