@@ -1,17 +1,20 @@
 """Shared memory: one mapped file per cache, for all processes of this user on this host.
 
-The store itself is native, and is an :class:`~nearcache.engines.contract.Engine` as it stands. Here
-is only what comes before: which file, in which directory, of which size.
+The store itself is native, and satisfies :class:`~nearcache.engines.contract.Engine` as it is. This
+module decides what comes before: which file, in which directory, of which size.
 
     name "default"    <directory>/<project>.default.v<layout>.seg, .lock and .owners
     "/run/app/pages"  /run/app/pages.v<layout>.seg, .lock and .owners
 
-A project is told by :mod:`nearcache.django_cache.placement.project`. ``.owners`` says who has used
-the file, a line of JSON each, for people and for ``manage.py check``. The directory is
-/dev/shm/nearcache-<uid> on Linux, where files are memory, and $TMPDIR/nearcache-<uid> elsewhere.
-Only its owner may enter it: values may be pickles, so whoever writes the file runs code in its
-readers. A process that becomes another user's (``gunicorn --user`` started by root) goes over to
-that user's file at its next use; the native module notices, and asks :class:`Home` where it is.
+:mod:`nearcache.django_cache.placement.project` names the project. ``.owners`` says who has used the
+file, in a line of JSON each, for people and for ``manage.py check``.
+
+The directory is /dev/shm/nearcache-<uid> on Linux, where files are memory, and
+$TMPDIR/nearcache-<uid> elsewhere. Only its owner may enter it: values may be pickles, so a user who
+can write the file can run code in the processes that read it.
+
+A process that becomes another user's (``gunicorn --user`` started by root) goes over to that user's
+file at its next use. The native module notices, and asks :class:`Home` where that file is.
 """
 
 from __future__ import annotations
@@ -78,7 +81,7 @@ def base_path(location: str, project: str) -> str:
 
 
 def base_path_in(directory: Path, location: str) -> str:
-    """The same, with all files in that directory, wherever a path would lead."""
+    """:func:`base_path` with all files in that directory, also where ``location`` is a path."""
     if not os.path.isabs(location):
         return str(directory / location)
     digest = hashlib.sha256(location.encode(errors="surrogateescape")).hexdigest()[:16]
@@ -91,7 +94,7 @@ def data_path(base: str) -> Path:
 
 
 def bases_in(directory: Path) -> list[str]:
-    """The caches whose files lie there, of whatever layout."""
+    """The base paths of the caches whose files lie there, of whatever layout."""
     names = sorted(each.name for each in directory.glob("*.seg"))
     found = (DATA_FILE.fullmatch(name) for name in names)
     return list(dict.fromkeys(str(directory / match[1]) for match in found if match))
@@ -99,10 +102,10 @@ def bases_in(directory: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Home:
-    """Where a cache is, whoever's process this is when it is asked; the store asks.
+    """Where a cache is, for the user that this process runs as when the store asks.
 
-    ``location`` is a path, or a name that belongs to ``project``; with ``directory`` all files
-    are in there. ``owner`` is what the file's note says of this process, as (name, value).
+    ``location`` is a path, or a name that belongs to ``project``. With ``directory`` all files are
+    in that directory. ``owner`` is what the file's note says of this process, as (name, value).
     """
 
     location: str
@@ -113,7 +116,7 @@ class Home:
 
     @property
     def base(self) -> str:
-        """The path without suffixes, for the user of the moment."""
+        """The path without suffixes, for the user that this process runs as now."""
         if self.directory is not None:
             return base_path_in(self.directory, self.location)
         return base_path(self.location, self.project)
@@ -124,7 +127,7 @@ class Home:
         return base
 
     def opened(self, base: str, path: str, created: bool, notice: str | None) -> None:
-        """Tells the log and the file's note."""
+        """Logs the store's notice, and notes who uses the file."""
         if notice:
             logger.warning("%s: %s", path, notice)
         if self.owner:
@@ -132,9 +135,9 @@ class Home:
 
 
 def open_store(home: Home, **tuning: int | None) -> _core.Store:
-    """The store that is there, made if it is not there; mapped once per process.
+    """The store of that file, which is made if it is not there. Mapped once per process.
 
-    ``tuning`` is what else the constructor of ``Store`` takes; None stands for its default.
+    ``tuning`` are further arguments of ``Store``; None stands for the default of each.
     """
     given = {name: value for name, value in tuning.items() if value is not None}
     made: list[tuple[str, _core.Store]] = []
@@ -144,13 +147,13 @@ def open_store(home: Home, **tuning: int | None) -> _core.Store:
         return made[-1][1]
 
     store = once(("shm", home, *sorted(given.items())), make)
-    for base, new in made:  # not while others wait for `once`: it logs, see there
+    for base, new in made:  # not inside of `once`: it logs
         home.opened(base, new.path, new.created, new.notice)
     return store
 
 
 def open_existing(base: str) -> _core.Store:
-    """A store as it is, with whatever settings it was made; raises RegionError if there is none."""
+    """The store that is there, with its own settings. Raises RegionError if there is none."""
     if not data_path(base).exists():
         raise RegionError(f"{data_path(base)} is not there; `nearcache shm list` shows what is")
     return _core.Store.existing(base)
@@ -168,10 +171,10 @@ def _open(home: Home, tuning: dict[str, Any]) -> tuple[str, _core.Store]:
 
 
 def _make_private_directory(directory: Path) -> None:
-    """The last directory of the path, if it is missing: closed to others, whatever is above it.
+    """Makes the last directory of the path if it is missing, closed to others.
 
-    So a path may begin in a directory that others read (systemd's RuntimeDirectory, an emptyDir).
-    One that is there is left as it is, and the core refuses it if it is open.
+    So a path may begin in a directory that others read (systemd's RuntimeDirectory, an emptyDir). A
+    directory that is there stays as it is. The core refuses it if it is open to others.
     """
     above_is_there = directory == default_directory() or os.path.isdir(directory.parent)
     if os.path.lexists(directory) or not above_is_there:
@@ -189,7 +192,7 @@ def _make_private_directory(directory: Path) -> None:
 
 
 def owners(base: str) -> list[dict[str, str]]:
-    """Who has used this cache since its file was made."""
+    """The notes of those who have used this cache since its file was made."""
     try:
         lines = Path(base + OWNERS_SUFFIX).read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -202,7 +205,7 @@ def owners(base: str) -> list[dict[str, str]]:
 
 
 def note_owner(base: str, owner: dict[str, str], anew: bool) -> None:
-    """Writes down who uses it; ``anew``: what was there is of an older file."""
+    """Notes who uses the cache. ``anew``: earlier notes are of an older file, and go."""
     if not anew and owner in owners(base):
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if anew else os.O_APPEND)
@@ -211,7 +214,7 @@ def note_owner(base: str, owner: dict[str, str], anew: bool) -> None:
         with open(file, "w", errors="surrogateescape") as note:
             note.write(json.dumps(owner, sort_keys=True) + "\n")
     except OSError as error:
-        # The cache works without; only `manage.py check` will know less.
+        # The cache works without the note; only `manage.py check` knows less.
         logger.warning("%s%s: cannot be written (%s)", base, OWNERS_SUFFIX, error.strerror)
 
 
@@ -236,14 +239,14 @@ def remove_unused(base: str) -> bool:
             match = DATA_FILE.fullmatch(path.name)
             if (match and match[1] == name) or path.name == name + OWNERS_SUFFIX:
                 path.unlink(missing_ok=True)
-        # Last: who waits for it looks whether it is still there, and begins again.
+        # Last: a process that waits for the lock file sees that it is gone, and begins again.
         Path(base + LOCK_SUFFIX).unlink(missing_ok=True)
         return True
 
 
 @contextlib.contextmanager
 def _alone(base: str) -> Iterator[bool]:
-    """Holds the lock file's bytes that openers and users hold, if nobody else does."""
+    """Holds the bytes of the lock file that openers and users hold; False if another holds them."""
     try:
         lock = os.open(base + LOCK_SUFFIX, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:

@@ -1,17 +1,16 @@
 """Claims of single flight over Redis: one key each, which dies with its computation.
 
-    key     what is computed: ``<key>\\xffnearcache:claim``
+    key     ``<key that is computed>\\xffnearcache:claim``
     value   the owner's number, in digits
     life    PX
 
-The name begins with the key's own, so it lies where the user's ACL lets keys lie, and text has
-no byte ``\\xff`` in UTF-8, so no key of a user's is named like that. On a cluster it is in the
-slot of its key.
+The name begins with that of the computed key, so the user's ACL allows it. No key of a user's has
+such a name, because UTF-8 has no byte ``\\xff``. On a cluster the claim is in the slot of its key.
 
-Claiming is ``SET NX PX`` and ``GET`` in one write: the owner sees its own number also when its
-first answer got lost, so both may be sent twice. Giving up compares on the server by a script.
-A user without the right to scripts compares here: between ``GET`` and ``UNLINK`` the claim
-might run out and become another's, and then a third one computes as well.
+To claim is ``SET NX PX`` and ``GET`` in one write. The owner finds its own number there also if
+its first answer got lost, so both may be sent twice. To give up is a script that compares on the
+server. For a user without the right to scripts this process compares: between ``GET`` and
+``UNLINK`` the claim might run out and become another owner's, and then a third caller computes too.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from nearcache.engines.redis.protocol.scripts import UNCLAIM
 from nearcache.errors import NotPermitted
 
 MARK = b"\xffnearcache:"
-"""In the name of each key beside a user's: clear and scan pass over them."""
+"""In the names of our own keys: ``clear`` and ``scan`` pass over these keys."""
 CLAIM = MARK + b"claim"
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class RedisClaims(Base):
         requests = [(pack(*each), name) for each in words]
         taken, found = yield call(self.topology, "ask_each", requests, SAFE)
         if found != mine:
-            # A full server refuses the SET, and not the owner who asks again.
+            # A full server refuses the SET; an owner that asks again is found by the GET.
             self._told(taken, requests[0][0])
             self._told(found, requests[1][0])
             return False

@@ -1,42 +1,43 @@
-"""Named locks on the server: each step of a lock is one script, so it happens or it does not.
+"""Named locks on the server. Each step of a lock is one script, so it happens or it does not.
 
-A lock is one hash, ``NAME\\xffnearcache:lock``, which lies where the user's ACL lets keys lie and,
-as no text has that byte in UTF-8, is no key of a user's:
+A lock is one hash, ``NAME\\xffnearcache:lock``. Its key begins with the lock's name, so the user's
+ACL allows it. No key of a user's has such a name, because UTF-8 has no byte ``\\xff``. Fields:
 
-    token    of the holder, or the last one: numbers that grow by one
-    ticket   of the holder; empty when it was released
+    token    of the holder, or of the last holder: numbers that grow by one
+    ticket   of the holder; empty after a release
     until    when (ms) the holder's time is over
     since    the first token of an unbroken chain: each lock of it was released, none ran out
-    first    the number of the first place in the queue, and
-    last     of the last one; in between may be gaps
+    first    the number of the first place in the queue
+    last     the number of the last place; between the two may be gaps
     p<number>  a place: "<kept until, ms> <ticket> <channel>"
     w<ticket>  the number of that ticket's place
 
-One key, and not one for each thing: it is evicted whole, and it moves whole from one node of a
-cluster to another. A script that names several keys gets TRYAGAIN while their slot moves.
+All of a lock is in one key. So it is evicted whole, and moves whole from one node of a cluster to
+another. A script that names several keys would get TRYAGAIN while their slot moves.
 
-A *ticket* is a random number that a caller makes up; whoever asks again with it, because the
-answer got lost, gets the same answer. So every script may be sent twice. A release that comes
-again finds its token in the chain, and is told that all was well.
+A *ticket* is a random number that a caller makes up. A caller whose answer got lost asks again
+with the same ticket, and gets the same answer. So every script may be sent twice. A release that
+is sent twice finds its token in the chain, and replies that all was well.
 
-Tokens grow for ever: the hash outlives the lock by a day, and a new one starts from the
-server's time in microseconds. So they grow also when it was flushed or evicted meanwhile, as
-long as the clock was not set back, and the lock not taken a million times a second.
+Tokens grow for ever. The hash outlives the lock by a day, and the tokens of a new hash start from
+the server's time in microseconds. So tokens grow also across a flush or an eviction, unless the
+server's clock was set back, or the lock was taken a million times a second.
 
-When the lock is let go it goes to the first in the queue who has asked of late, and this one
-is woken. He has ``TAKE_MS`` to say that he is alive, or the lock is free again; whoever asks
-next finds that out. All times are the server's.
+A lock that is let go goes to the first waiter of the queue that has asked of late. That waiter is
+woken, and has ``TAKE_MS`` to say that it is alive. After that time the lock is free again, which
+the next script finds out. All times are the server's.
 
-Who gives something out (ACQUIRE, WAIT) does it only until the moment that it was sent with, which
-is reckoned from what the server said of its clock before. A server that was frozen finds the
-commands of connections in its buffers that have ended long since: each would make a holder
-whom nobody knows. Who is late is told so, with the server's time, and asks again.
+ACQUIRE and WAIT give something out. Each is sent with a time limit, reckoned from the server's
+clock as it was told before, and gives nothing out after that limit. The reason is a server that was
+frozen: in its buffers are commands of connections that have ended since, and each would make a
+holder that nobody knows. A script that comes too late replies LATE and the server's time, and the
+caller asks again.
 
 RENEW, RELEASE and LEAVE run on a server whose memory is full (``allow-oom``).
 
-A script's own words take most of its time: a number made text a tenth of it. So what is there
-already is not written again, the hash's life comes as the text that PEXPIRE takes, and what
-only a queue needs is defined behind what happens without one.
+Most of a script's time goes into its own statements: making a number a text takes a tenth of it.
+So a script writes no field that has its value already, and gets the hash's life as the text that
+PEXPIRE takes. Functions that only a queue needs are defined behind what happens without one.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ from nearcache.engines.redis.protocol.scripts import Script
 LOCK = MARK + b"lock"
 
 KEPT_MS = 2000
-"""So long a place is kept for somebody who does not ask."""
+"""How long a place is kept for a waiter that does not ask."""
 TAKE_MS = 500
-"""So long the lock waits for the one it was handed to."""
+"""How long the lock waits for the waiter that it was handed to."""
 OUTLIVES_MS = 86_400_000
 
 _STATE = """
@@ -78,7 +79,7 @@ end
 """
 
 _QUEUE = f"""
--- The first who has asked of late, taken out of the queue: ticket and channel.
+-- Takes the first waiter that has asked of late out of the queue: its ticket and channel.
 local function next_waiter()
   local found, channel
   if first > last then return end
@@ -96,7 +97,7 @@ local function next_waiter()
   return found, channel
 end
 
--- True if the lock, which is free, went to somebody else than me.
+-- Hands on a lock that is free. True if it went to another ticket than `me`.
 local function pass_on(me)
   local to, channel = next_waiter()
   if not to or to == me then return false end
@@ -115,7 +116,7 @@ end
 """
 
 LATE = -1
-"""Instead of a token: it came too late to give anything out."""
+"""Replied instead of a token: the script came too late to give anything out."""
 
 # ARGV: ticket, how long the hash lives (ms), until when (ms). The token, 0 or LATE; the server's
 # time.
@@ -153,7 +154,7 @@ if not held and first > last then return {{give(me, ARGV[2]), now}} end
     + f"""
 local place = whole(now + {KEPT_MS}) .. ' ' .. me .. ' ' .. ARGV[3]
 local number = call('HGET', LOCK, 'w' .. me)
--- First: whoever asks is alive, however late it is.
+-- Before anything else: a waiter that asks is alive, however late it asks.
 if number then call('HSET', LOCK, 'p' .. number, place) end
 if not held then
   if not pass_on(me) then return {{give(me, ARGV[2]), now}} end

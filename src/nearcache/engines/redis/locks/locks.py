@@ -1,15 +1,16 @@
 """Named locks over Redis: one round trip to acquire, one to release, a queue in between.
 
-What happens on the server is in :mod:`.lock_scripts`, and how waiters are woken in
-:mod:`.wake_ups`. Every request may be repeated, and is: by the topology while it can, and by the
-renewer (:mod:`nearcache.coordination.leases`) when its answer got lost for good, as nobody else
-would know of a lock that was given out then.
+:mod:`.lock_scripts` is what happens on the server. :mod:`.wake_ups` is how waiters are woken.
 
-A waiter asks again at least every ``ASK_AGAIN_S``, and when the holder's time runs out, woken
-or not. So a wake-up that got lost, a holder or a first in the queue that was killed, and a
-server that came back empty cost less than a second.
+Every request may be repeated. The topology repeats it while it can. When an answer got lost for
+good, the renewer (:mod:`nearcache.coordination.lock_renewal`) undoes what the server may have given
+out, because nobody else would know of it.
 
-Redis does not know when a client's process is gone. So a lock made without a time has
+A waiter asks again at least every ``ASK_AGAIN_S``, and when the holder's time runs out, woken or
+not. So each of these costs less than a second: a wake-up that got lost, a holder that was killed,
+a first waiter that was killed, a server that came back empty.
+
+Redis does not notice that a client's process is gone. So a lock made without a time has
 ``lock_ttl_ms`` here, and is renewed like any other.
 """
 
@@ -43,7 +44,7 @@ from nearcache.errors import EngineUnavailable, ReplyTimeout
 
 ASK_AGAIN_S = 0.5
 RAN_OUT_S = (0.002, 0.020)
-"""So long after the holder's time a waiter asks, each a bit differently."""
+"""A waiter asks when the holder's time is over, and a random while between these two later."""
 LATE_TRIES = 3
 LEAST_PATIENCE_S = 1.0
 
@@ -61,21 +62,21 @@ class RedisLocks(Base):
     topology: Topology
     _flagged = True
     _ahead_ms: dict[str, float]
-    """How far each server's clock is ahead of our monotonic one, as it said last."""
+    """How far the clock of each server is ahead of our monotonic one, by its last reply."""
     _bells: OfProcess[WakeUps]
 
     @functools.cached_property
     def _patience_s(self) -> float:
-        """So long we may wait for a reply."""
+        """How long a caller may wait for a reply."""
         target = self.topology.target
         return max(target.connect_timeout_s + target.read_timeout_s, LEAST_PATIENCE_S)
 
     def lock_ticket(self) -> int:
-        """A number that nobody else has: what is asked under it can be given up unseen."""
+        """A number that no other caller has: what it got can be given up without its answer."""
         return unique_number()
 
     def lock_server(self, name: bytes) -> str:
-        """Which server has the lock, so that those of others are not delayed by it."""
+        """The name of the server that has the lock: each server has a renewer of its own."""
         topology = self.topology
         return topology.server_of(lock_key(name) if topology.sharded else name)
 
@@ -86,7 +87,7 @@ class RedisLocks(Base):
         try:
             token, _ = yield from self._timely(ACQUIRE, name, mine, ttl_ms + OUTLIVES_MS)
         except BaseException as error:
-            if ticket is None:  # else the caller knows it, and what to do
+            if ticket is None:  # a caller with a ticket of its own gives it up itself
                 self._leave_later(name, mine, ttl_ms, error)
             raise
         return int(token) or None
@@ -109,7 +110,7 @@ class RedisLocks(Base):
         bells = self._bells.here()
         mine = ticket or self.lock_ticket()
         asking = WAIT, name, mine, ttl_ms + OUTLIVES_MS, bells.channel
-        # Hung up before asking, or a ring in between would not be heard.
+        # The bell hangs before the server is asked: a ring in between would not be heard.
         bell = bells.hang(mine)
         try:
             reply = yield from self._timely(*asking)
@@ -118,7 +119,7 @@ class RedisLocks(Base):
                 if (yield call(bell, "heard", _pause_s(bells, wait_ms, reply[1]))):
                     reply = yield from self._asked_again(reply, *asking)
         except BaseException as error:
-            if ticket is None:  # else the caller knows it, and what to do
+            if ticket is None:  # a caller with a ticket of its own gives it up itself
                 self._leave_later(name, mine, ttl_ms, error)
             raise
         finally:
@@ -129,9 +130,10 @@ class RedisLocks(Base):
     lock_wait, alock_wait = twins(_lock_wait)
 
     def _asked_again(self, reply: Any, *asking: Any) -> Flow[Any]:
-        """The reply of one that has its place: that is not lost with a server that is away.
+        """The reply to a waiter that has a place; the last ``reply`` while the server is away.
 
-        Whoever waits asks anew with the same ticket, and decides how long an outage may last.
+        So the waiter keeps its place. It asks anew with the same ticket, and decides how long an
+        outage may last.
         """
         try:
             return (yield from self._timely(*asking))
@@ -146,19 +148,19 @@ class RedisLocks(Base):
     # -- the steps ---------------------------------------------------------------------------
 
     def _timely(self, script: Script, name: bytes, *arguments: Word) -> Flow[Any]:
-        """The reply of a script that gives something out, and only while we wait for it."""
+        """The reply of a script that gives something out only while its caller waits."""
         server, patience_s = self.lock_server(name), self._patience_s
         for _ in range(LATE_TRIES):
             now_ms, ahead_ms = time.monotonic() * 1000, self._ahead_ms.get(server)
             until = 0 if ahead_ms is None else int(now_ms + ahead_ms + patience_s * 1000)
             reply = yield from self._lock_script(script, name, *arguments, until)
-            # Too little by as long as the reply took to come, which is on the safe side.
+            # Too little by the time that the reply took to come, which is on the safe side.
             self._ahead_ms[server] = reply[-1] - time.monotonic() * 1000
             if reply[0] != LATE:
                 return reply
         raise ReplyTimeout(
-            f"what was asked of a lock came later than {patience_s:g} s, {LATE_TRIES} times: the"
-            " server or this host stands still for that long"
+            f"requests for a lock came later than {patience_s:g} s, {LATE_TRIES} times: the server"
+            " or this host stands still for that long"
         )
 
     def _lock_script(self, script: Script, name: bytes, *arguments: Word) -> Flow[Reply]:
@@ -182,10 +184,10 @@ class RedisLocks(Base):
     lock_script, alock_script = twins(_lock_script)
 
     def _leave_later(self, name: bytes, ticket: int, ttl_ms: int, error: BaseException) -> None:
-        """Undoes what a request may still do whose answer nobody will see."""
+        """Undoes what a request may have done, or may do yet, when its answer got lost."""
         if not may_have_happened(error):
             return
-        # Twice: the request may be on its way, and this overtakes it on another connection.
+        # Twice: the request may be on its way still, and LEAVE overtake it on another connection.
         for after_s in (0.0, LEAVE_AGAIN_S):
             renewer_of(self, name).later(
                 lambda: self.lock_leave(name, ticket), ttl_ms / 1000, after_s
@@ -193,7 +195,7 @@ class RedisLocks(Base):
 
 
 def _pause_s(bells: WakeUps, wait_ms: int, left_ms: float) -> float:
-    """How long to wait for a bell; the holder has ``left_ms`` left."""
+    """How long a waiter waits for its bell; the holder has ``left_ms`` left."""
     pause_s = min(wait_ms / 1000, bells.longest_pause_s(ASK_AGAIN_S) * _between(0.8, 1.2))
     return pause_s if left_ms < 0 else min(pause_s, left_ms / 1000 + _between(*RAN_OUT_S))
 
@@ -202,4 +204,4 @@ def _between(least: float, most: float) -> float:
     return least + (most - least) * chance()
 
 
-assert TAKE_MS / 1000 <= ASK_AGAIN_S * 1.2, "or who waits would not see that a lock came free"
+assert TAKE_MS / 1000 <= ASK_AGAIN_S * 1.2, "or a waiter would not see that a lock came free"

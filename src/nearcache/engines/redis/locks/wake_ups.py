@@ -1,16 +1,17 @@
-"""Wake-ups for those of this process who wait for a named lock.
+"""Wake-ups for the callers of this process that wait for a named lock.
 
-The process listens to one Pub/Sub channel with a name of its own, on one connection of the
-bounded pool, in one daemon thread (greenlet); threads, greenlets and tasks wait for their
-*bell*. The connection is made when the first one has to wait, and given back when nobody has
-waited for ``IDLE_S``. A Pub/Sub message reaches a subscriber of any node of a cluster.
+The process listens to one Pub/Sub channel with a name of its own, on one connection of the bounded
+pool, in one daemon thread (greenlet). Each waiter (a thread, a greenlet or a task) waits for its
+*bell*. The connection is made when the first caller has to wait, and given back when nobody has
+waited for ``IDLE_S``. A Pub/Sub message reaches the subscribers of every node of a cluster.
 
-Messages may get lost: none is kept for who is not connected. So whoever waits must also ask
-again by himself, at least every :meth:`WakeUps.longest_pause_s`: soon while nobody listens yet,
-or not now; seldom while the connection stands. When it is made, all bells ring once.
+Messages may get lost, because Redis keeps none for a client that is not connected. So a waiter also
+asks again without a ring, at least every :meth:`WakeUps.longest_pause_s`. That pause is short while
+nobody listens, and long while the connection stands. When the connection is made, all bells ring
+once.
 
-*Rejected:* a list per waiter and BLPOP. It takes a connection for every waiter, 5,000
-greenlets included, and a push to somebody who just died leaves a list behind.
+*Rejected:* a list per waiter and BLPOP. It takes a connection for every waiter, 5,000 greenlets
+included, and a push to a waiter that has just died leaves a list behind.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ CHANNELS = b"nearcache:woken:"
 IDLE_S = 30.0
 LOOK_S = 1.0
 SILENT_S = 5.0
-"""After so long without a message the connection is asked whether it still stands."""
+"""After so long without a message a PING asks whether the connection still stands."""
 READ_BYTES = 65536
 PING = pack(b"PING")
 FIRST_PAUSE_S = 0.005
@@ -46,10 +47,10 @@ RETRY_S = (0.05, 2.0)
 
 
 class Bell:
-    """One waiter's."""
+    """What one waiter waits for."""
 
-    # Most are never waited for: the lock was free. So there is nothing dear in it until then.
-    # Whoever sets one of the two looks at the other afterwards, so that no ring is lost.
+    # Most bells are never waited for, because the lock was free: a bell gets a seat only then.
+    # A caller that sets one of the two looks at the other afterwards, so that no ring is lost.
     __slots__ = ("_rung", "_wake")
 
     def __init__(self) -> None:
@@ -60,7 +61,7 @@ class Bell:
         self._rung = True
         wake = self._wake
         if wake is not None:
-            with contextlib.suppress(RuntimeError):  # rung before, or its loop is closed
+            with contextlib.suppress(RuntimeError):  # it rang before, or its loop is closed
                 wake()
 
     def heard(self, seconds: float) -> bool:
@@ -105,18 +106,18 @@ class WakeUps:
         self._hanging.pop(ticket, None)
 
     def listen(self) -> None:
-        """Makes sure that somebody rings the bells; does not wait for it."""
+        """Makes sure that a thread rings the bells. Does not wait for that thread."""
         self._used_at_s = time.monotonic()
         if self._serving.who:
             return
         self._deaf_since_s = self._used_at_s
         try:
             self._serving.begin()
-        except RuntimeError as error:  # no thread: who waits asks by himself
+        except RuntimeError as error:  # no thread: waiters ask without a ring
             self._deafened(error)
 
     def longest_pause_s(self, usual_s: float) -> float:
-        """How long to wait for a bell before asking oneself."""
+        """How long a waiter waits for its bell before it asks again."""
         if self._standing:
             return usual_s
         deaf_s = time.monotonic() - self._deaf_since_s
@@ -135,7 +136,7 @@ class WakeUps:
     def _hear(self) -> None:
         with contextlib.closing(self._topology.client().pubsub()) as subscription:
             subscription.subscribe(self.channel)  # sends it; the reply is ours to read
-            # redis-py needs three times as long for a message, which everybody waits for.
+            # Read here, and not by redis-py, which needs three times as long for a message.
             sock, reader = subscription.connection._sock, make_reader()
             sock.settimeout(LOOK_S)
             heard_at_s, asked = time.monotonic(), False
@@ -166,7 +167,7 @@ class WakeUps:
                 bell.ring()
         elif message[0] == b"subscribe":
             self._standing, self._told = True, False
-            # What was said before is lost: who waits asks once more.
+            # Messages before this one are lost, so each waiter asks once more.
             for bell in list(self._hanging.values()):
                 bell.ring()
 
@@ -175,7 +176,7 @@ class WakeUps:
             self._standing, self._deaf_since_s = False, time.monotonic()
         if not self._told:  # once per change of state
             self._told = True
-            logger.warning("no wake-ups for locks, so they are taken up later: %s", error)
+            logger.warning("no wake-ups for locks, so waiters notice a free one late: %s", error)
 
     def _needed(self) -> bool:
         return bool(self._hanging) or time.monotonic() - self._used_at_s < IDLE_S
@@ -185,5 +186,5 @@ class WakeUps:
             return False
         self._standing = False
         self._serving.leave()
-        # Whoever has come meanwhile has seen that there was a thread.
+        # A caller that came meanwhile saw this thread, and began no other.
         return not (self._needed() and self._serving.is_done_by(me))

@@ -1,6 +1,6 @@
-"""What is said to a server, and what it says.
+"""What a client says to a server, and what the server replies.
 
-resp.py      commands as bytes, replies as objects: hiredis, or Python alone
+resp.py      commands as bytes, replies as objects: by hiredis, or by Python alone
 scripts.py   Lua, one registry line each
 faults.py    error replies and broken connections as our errors
 """

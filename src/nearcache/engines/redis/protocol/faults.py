@@ -1,8 +1,8 @@
-"""Error replies and broken connections as our errors: each says what to do next.
+"""Error replies and broken connections as our errors. Each error says what to do next.
 
-    error_of      what a server replied
-    connecting    what redis-py raised while it connected
-    broken        what happened to a connection that was in use
+    error_of      for an error reply of a server
+    connecting    for what redis-py raised while it connected
+    broken        for what happened to a connection in use
 
 Sources: the server's ``src/server.c`` (``createSharedObjects``), its command files, and the
 exceptions of redis-py 5.2 to 8.1.
@@ -81,12 +81,12 @@ _BY_TEXT: list[tuple[str, Advice]] = [
     ("would overflow", (DataError, "counters have 64 bits")),
     ("exceeds maximum allowed size", (DataError, "values may have proto-max-bulk-len bytes")),
 ]
-# The server repeats arguments of commands that it does not know; AUTH may be among them.
+# The server repeats the arguments of a command that it does not know; AUTH's is a password.
 _ARGUMENTS = re.compile(r",? with args beginning with:.*", re.DOTALL)
 
 
 def error_of(reply: ErrorReply, packed: bytes = b"") -> EngineError:
-    """What the engine raises for an error reply to that command; the reply is its cause."""
+    """What the engine raises for an error reply to ``packed``. Its cause is the reply."""
     kind, advice = _advice(reply.code, str(reply))
     if kind is NotPermitted and packed:
         advice = f"asked was {_asked(packed)}: {advice}"
@@ -97,12 +97,12 @@ def error_of(reply: ErrorReply, packed: bytes = b"") -> EngineError:
 
 
 def no_scripts(error: NotPermitted) -> bool:
-    """Whether it is scripts that this user may not run."""
+    """Whether the user has no right to run scripts."""
     return "'eval" in str(error)
 
 
 def _asked(packed: bytes) -> str:
-    """The command and its key."""
+    """The name of a packed command, and its key."""
     words = packed.split(b"\r\n", 9)[2::2]
     name = words[0].decode(errors="replace").upper()
     at = 3 if name in ("EVAL", "EVALSHA") else 1
@@ -120,16 +120,16 @@ def _advice(code: str, text: str) -> Advice:
 # ---- while connecting
 
 FOREIGN = (OSError, EOFError, UnicodeError, exceptions.RedisError, ProtocolError, EngineError)
-"""What making a connection raises by itself; EngineError is our own."""
+"""What making a connection raises; anything else is an interrupt of its caller."""
 
 
 def connecting(error: BaseException, target: Target, address: Address) -> EngineError:
-    """What to raise for anything that making a connection raised; it becomes the cause."""
+    """What to raise for an error of making a connection, which becomes the cause."""
     if isinstance(error, EngineError):
         return error
     cause = error.__cause__
     if type(error) is exceptions.ConnectionError and isinstance(cause, exceptions.RedisError):
-        error = cause  # redis.asyncio wraps the handshake's errors on unix sockets
+        error = cause  # on unix sockets redis.asyncio wraps the errors of the handshake
     mapped = _connecting(error, target, str(address))
     mapped.__cause__ = _without_secrets(error, target)
     return mapped
@@ -161,7 +161,7 @@ def _refused(code: str, text: str, where: str) -> EngineError:
 
 
 def is_mute(error: EngineError) -> bool:
-    """True if a server was reached, and did not say what is wrong."""
+    """True if something answered, and did not say what is wrong."""
     cause = error.__cause__
     if isinstance(cause, ErrorReply | TypeError) or (cause is not None and _replied(cause)):
         return False
@@ -257,7 +257,7 @@ def os_error(error: BaseException | None) -> BaseException | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and those below it; a cycle of causes is walked once."""
+    """The error and its causes. A cycle of causes is walked once."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -266,7 +266,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _without_secrets(error: BaseException, target: Target) -> BaseException | None:
-    """The error as a cause: not if it repeats a password, as some servers' errors do."""
+    """The error, to be a cause; None if it repeats a password, as errors of some servers do."""
     secrets = [target.password, target.sentinel_password]
     for each in _chain(error):
         if any(secret and secret in str(each) for secret in secrets):
@@ -278,10 +278,10 @@ def _without_secrets(error: BaseException, target: Target) -> BaseException | No
 
 
 def is_own(error: BaseException) -> bool:
-    """Whether a connection raised it by itself; anything else interrupted its user.
+    """True if the connection raised the error; False if something interrupted its user.
 
-    A signal handler may raise an OSError, too (TimeoutError, mostly), and so may gevent.Timeout.
-    Those of sockets have a number, or say that something "timed out".
+    A signal handler or gevent.Timeout may raise an OSError, too (mostly TimeoutError). The OSErrors
+    of sockets have a number, or say that something "timed out".
     """
     if isinstance(error, OSError):
         return error.errno is not None or str(error).endswith("timed out")
@@ -289,12 +289,12 @@ def is_own(error: BaseException) -> bool:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """A socket's time ran out; the kernel's own timeouts say EAGAIN."""
+    """True if the time of a socket ran out. The kernel's own timeouts say EAGAIN."""
     return isinstance(error, TimeoutError | BlockingIOError)
 
 
 def broken(error: BaseException, where: str, timeout_s: float) -> EngineUnavailable:
-    """What to raise for an error of a connection in use; it becomes the cause."""
+    """What to raise for an error of a connection in use, which becomes the cause."""
     mapped: EngineUnavailable
     if is_timeout(error):
         mapped = ReplyTimeout(
@@ -315,7 +315,7 @@ MAYBE = "; the command may or may not have been carried out"
 
 
 def uncertain(error: EngineError) -> EngineError:
-    """The same for a command that must not be repeated, and may have reached the server."""
+    """A copy of the error, for a command that was sent and must not be repeated."""
     copy = _like(error, f"{error}{MAYBE}")
     if isinstance(copy, EngineUnavailable):
         copy.uncertain = True
@@ -323,7 +323,7 @@ def uncertain(error: EngineError) -> EngineError:
 
 
 def again(error: EngineError) -> EngineError:
-    """A copy to raise elsewhere: raising one object in many threads mixes their tracebacks."""
+    """A copy of the error. One object raised in many threads would mix their tracebacks."""
     return _like(error, str(error))
 
 

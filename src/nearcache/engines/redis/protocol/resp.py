@@ -1,12 +1,12 @@
 """RESP, the protocol of Redis and Valkey: commands as bytes, replies as objects.
 
     pack                a command
-    make_reader         hiredis where it is installed, or :class:`PythonReader`
-    ErrorReply          an error that the server replied; it is returned, not raised
-    MORE                what ``gets`` returns while a reply has not all come
+    make_reader         a reader: hiredis's where it is installed, or :class:`PythonReader`
+    ErrorReply          an error that the server replied; a reader returns it and raises nothing
+    MORE                what ``gets`` returns while a part of the reply is missing
 
 Both readers give the same objects: bytes, int, None, list, ErrorReply; with RESP3 also float,
-bool, dict, set, and :class:`list` of a kind of its own for pushes.
+bool, dict and set, and for pushes a subclass of list.
 
 Source: the Redis serialization protocol specification, versions 2 and 3.
 """
@@ -23,14 +23,14 @@ Parser = Literal["hiredis", "python"]
 class ErrorReply(Exception):
     """An error that the server replied; ``code`` is its first word (``WRONGTYPE``, ``OOM``)."""
 
-    # Not made in `__init__`: hiredis makes these, and no interrupt may come into that.
+    # No `__init__`: hiredis makes these objects, and an interrupt must not come into that.
     @property
     def code(self) -> str:
         return str(self).partition(" ")[0]
 
 
 class ProtocolError(Exception):
-    """What came is no RESP, or larger than anything a server may send: drop the connection."""
+    """The bytes are no RESP, or announce more than a server may send: drop the connection."""
 
 
 class _More:
@@ -42,9 +42,9 @@ MORE = _More()
 
 
 class Reader(Protocol):
-    """Takes bytes as they come, gives replies as they are complete: ``hiredis.Reader``'s ways.
+    """Takes bytes as they come, gives replies as they are complete. As ``hiredis.Reader`` does it.
 
-    ``feed`` and ``gets`` may raise ProtocolError; the reader is of no use afterwards.
+    ``feed`` and ``gets`` may raise ProtocolError. The reader must not be used after that.
     """
 
     def feed(self, data: bytes, /) -> None: ...
@@ -53,7 +53,7 @@ class Reader(Protocol):
         """The next reply, or :data:`MORE`."""
 
     def has_data(self) -> bool:
-        """True if there are bytes that ``gets`` has not returned yet."""
+        """True if the reader has bytes that ``gets`` has not returned yet."""
 
 
 # ---- commands
@@ -67,22 +67,22 @@ pack = _core.pack
 
 
 class Push(list[Any]):
-    """What a RESP3 server sends unasked; it answers nothing."""
+    """What a RESP3 server sends unasked: no reply to any command."""
 
 
 PUSHES: tuple[type, ...] = (Push,)
-"""The types of pushes, of whichever reader."""
+"""The types of pushes, of both readers."""
 
 try:
     import hiredis
-except ImportError:  # the Python reader is slower and needs nothing
+except ImportError:  # PythonReader is slower and needs no package
     hiredis = None  # type: ignore[assignment]
 else:
     PUSHES += (getattr(hiredis, "PushNotification", Push),)
 
 
 def make_reader(parser: Parser | None = None) -> Reader:
-    """A new reader; without a word, hiredis's where it is installed.
+    """A new reader. None stands for hiredis where it is installed, and Python elsewhere.
 
     Raises :class:`ModuleNotFoundError` if hiredis was asked for and is not installed.
     """
@@ -96,7 +96,7 @@ def make_reader(parser: Parser | None = None) -> Reader:
     return reader
 
 
-MAX_BULK_BYTES = 1 << 30  # a server's default limit is half of that
+MAX_BULK_BYTES = 1 << 30  # twice the default limit of a server
 MAX_ITEMS = 1 << 27
 MAX_DEPTH = 64
 MAX_LINE_BYTES = 1 << 20
@@ -105,17 +105,20 @@ _OPENED = _More()
 
 
 class PythonReader:
-    """A reader without dependencies. Nothing is allocated because a length says so."""
+    """A reader without dependencies. It allocates for bytes that came, and for no announced length.
+
+    So what no server sends is a ProtocolError, where hiredis waits, or takes gigabytes.
+    """
 
     __slots__ = ("_at", "_buffer", "_need", "_stack")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._at = 0
-        # So many bytes must be there before it is worth looking again: without it, a value
-        # that comes in a thousand pieces would be looked at a thousand times.
+        # The reader looks again when so many bytes are there. Without that, it would look a
+        # thousand times at a value that comes in a thousand pieces.
         self._need = 0
-        # What is open: [type byte, items missing, items].
+        # The collections that miss items: [type byte, number of missing items, items].
         self._stack: list[list[Any]] = []
 
     def feed(self, data: bytes) -> None:
@@ -139,7 +142,7 @@ class PythonReader:
         return MORE
 
     def _put(self, value: Any) -> Any:
-        """The whole reply if this value completes it."""
+        """Puts the value into its collection; the whole reply if it is complete now."""
         stack = self._stack
         while stack:
             frame = stack[-1]
@@ -220,7 +223,7 @@ def _length(rest: bytes, limit: int) -> int:
 
 def _integer(rest: bytes) -> int:
     digits = rest[1:] if rest[:1] == b"-" else rest
-    # int() alone would take spaces, underscores, and any number of digits.
+    # int() takes spaces, underscores, and any number of digits as well.
     canonical = digits.isdigit() and (digits[0] != 0x30 or rest == b"0")
     if canonical and len(digits) < 20:
         number = int(rest)
@@ -260,7 +263,7 @@ def _float(rest: bytes) -> float:
 
 
 def _big(rest: bytes) -> bytes:
-    # As hiredis does it: the digits, for int() to read if somebody wants it.
+    # The digits, as hiredis gives them: a caller that wants a number calls int().
     if rest.removeprefix(b"-").strip(b"0123456789"):
         raise ProtocolError(f"{rest[:20]!r} is no big number")
     return rest

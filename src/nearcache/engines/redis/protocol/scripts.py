@@ -1,8 +1,8 @@
 """Lua that runs on the server, one registry line each.
 
-A script is called by its SHA-1. A server that does not know it says NOSCRIPT, has done nothing,
-and is then sent the text: once per server and restart. Scripts name one key, or keys of one
-slot, so that they work on a cluster. Numbers come back as text: Lua's are floats.
+A script is called by its SHA-1. A server that does not know the script does nothing and says
+NOSCRIPT. It then gets the text, once after each start. A script names one key, or keys of one slot,
+so that it works on a cluster. Numbers come back as text, because Lua's numbers are floats.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Word = bytes | int
 class Script:
     """One script, and its two forms as a command.
 
-    ``flags`` are the server's: ``allow-oom`` runs it where memory is full. Redis before 7 knows
-    none and does not compile what names them: ``unflagged`` is for that.
+    ``flags`` are flags of the server: with ``allow-oom`` a script runs where memory is full. Redis
+    before 7 knows no flags, and compiles no script that names some: ``unflagged`` is for that.
     """
 
     text: str
@@ -48,18 +48,18 @@ class Script:
 
 
 def unknown(reply: object) -> bool:
-    """Whether the server did not know the script, and did nothing."""
+    """True if the server did not know the script. It then did nothing."""
     return isinstance(reply, ErrorReply) and reply.code == "NOSCRIPT"
 
 
 def not_compiled(reply: object) -> bool:
-    """Whether the server knows no flags, and did nothing."""
+    """True if the server knows no flags. It then did nothing."""
     said = str(reply) if isinstance(reply, ErrorReply) else ""
     return "compiling script" in said or "script shebang" in said
 
 
-# KEYS[1] the key; ARGV[1] what to add. nil if the key is absent. INCRBY itself refuses what is
-# no plain number, and sums beyond 64 bits; pcall hands its error on as it is.
+# KEYS[1] the key; ARGV[1] what to add. Replies nil if the key is absent. INCRBY refuses a value
+# that is no plain number, and a sum beyond 64 bits; pcall makes its error the reply.
 INCR = Script(
     """
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
@@ -69,8 +69,8 @@ return redis.call('GET', KEYS[1])
 """
 )
 
-# KEYS[1] the key; ARGV[1] SHA-1 of the value it must have, ARGV[2] the new value, ARGV[3] the
-# milliseconds it lives: 0 for none at all, -1 for ever.
+# KEYS[1] the key; ARGV[1] SHA-1 of the value that it must have, ARGV[2] the new value, ARGV[3] its
+# life in milliseconds: 0 deletes the key, -1 is for ever.
 CAS = Script(
     """
 local now = redis.call('GET', KEYS[1])

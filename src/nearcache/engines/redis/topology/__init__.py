@@ -1,6 +1,6 @@
 """Which server takes a request.
 
-server.py            both lines to one server
+server.py            one server: a line for threads and a line for event loops
 standalone.py        one server, or a primary with replicas
 sentinel.py          a primary that moves
 cluster.py           slots, MOVED, ASK

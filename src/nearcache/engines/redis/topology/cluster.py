@@ -1,20 +1,23 @@
 """A cluster: 16,384 slots on several primaries, found and followed.
 
-A request goes to the line of the server that has its key's slot. What comes back says more:
+A request goes to the line of the server that has the slot of its key. What becomes of the request
+depends on the reply:
 
-    MOVED         another server has the slot, for good: noted, sent there, the map asked anew
-    ASK           the slot is being moved, and this key is there already: asked there, once
-    TRYAGAIN      the keys of one command are on both sides of a move: after a while, again
-    CLUSTERDOWN   slots without a server: a failover is under way: after a while, again
-    no answer     the map is asked anew; if another server has the slot by now, it is asked
+    MOVED         another server has the slot for good. The request goes there, and the map is
+                  asked for anew
+    ASK           the slot is being moved, and this key has arrived: the request goes there, once
+    TRYAGAIN      the keys of one command are on both sides of a move: the request is sent again
+                  after a pause
+    CLUSTERDOWN   slots have no server, as in a failover: the request is sent again after a pause
+    no answer     the map is asked for anew. If another server has the slot by now, it is asked
 
-None of the first four did anything, so even what must not be repeated is sent again. After no
-answer the rule of :mod:`~nearcache.engines.redis.contract` holds. ``WAIT_S`` bounds the waiting,
-and an outage longer than that makes nobody wait any more: requests then fail at once, until the
-servers agree.
+After the first four the server has done nothing, so even a request that must not be repeated is
+sent again. After no answer the rule of :mod:`~nearcache.engines.redis.contract` holds. A request
+waits ``WAIT_S`` at most. In an outage longer than that no request waits: all fail at once, until
+the servers agree.
 
-``ask_each`` sends one write per server and follows each reply by itself. From coroutines all
-servers are asked at once; from threads one after the other, a round trip each.
+``ask_each`` makes one write per server, and follows each reply by itself. Coroutines ask all
+servers at once. Threads ask one server after the other, a round trip each.
 
 Source: the Redis cluster specification.
 """
@@ -46,12 +49,12 @@ from nearcache.errors import (
 
 SLOTS = 16384
 EVERY_S = 0.1
-"""The map is asked for so often at most."""
+"""The shortest time between two questions for the map."""
 WAIT_S = 1.0
-"""A request waits so long at most for slots to be served or moved."""
+"""The longest time that a request waits for slots to be served or moved."""
 PAUSE_S = 0.02
 ROUNDS = 16 + int(WAIT_S / PAUSE_S)
-"""A request is sent so often at most."""
+"""How often a request is sent at most."""
 ASKING = pack(b"ASKING")
 READONLY = pack(b"READONLY")
 SLOT_MAP = pack(b"CLUSTER", b"SLOTS")
@@ -59,7 +62,7 @@ WAITED_FOR = frozenset(("TRYAGAIN", "CLUSTERDOWN"))
 FOLLOWED = WAITED_FOR | {"MOVED", "ASK"}
 MAP_IS_OLD = frozenset(("MOVED", "CLUSTERDOWN"))
 NOT_IN_STEP = FOLLOWED | {"LOADING", "MASTERDOWN"}
-"""What a replica says that cannot answer now: its primary is asked instead."""
+"""What a replica replies that cannot answer now. Its primary is asked instead."""
 COUNTS = ("moves", "asks", "waits", "maps", "replica_reads", "replica_fallbacks")
 
 
@@ -74,29 +77,29 @@ def slot_of(key: bytes) -> int:
 
 
 class _Todo(NamedTuple):
-    """A request that has no answer yet. Without a line, it is for the one that has its slot."""
+    """A request that has no answer yet. Without ``line`` it goes to the server of its slot."""
 
     number: int
     packed: bytes
     slot: int
     line: SharedConnections | None = None
     prefix: bytes = b""
-    """ASKING or READONLY, which are written before it and answer by themselves."""
+    """ASKING or READONLY: written before the request, with a reply of its own."""
 
 
 class _Batch(NamedTuple):
-    """What one server is asked in one write."""
+    """The requests that one server gets in one write."""
 
     line: SharedConnections
     todo: list[_Todo]
 
 
 Outcome = list[Reply] | EngineUnavailable
-"""The replies of a server, or why there are none."""
+"""The replies of one server, or why there are none."""
 
 
 class _Round(NamedTuple):
-    """What is left to do after everybody was asked once."""
+    """What is left to do after every server was asked once."""
 
     todo: list[_Todo]
     lost: list[tuple[_Batch, EngineUnavailable]]
@@ -113,7 +116,7 @@ class Cluster:
     def __init__(self, target: Target, clock: Clock | None = None) -> None:
         self.target = target
         self.clock = clock or SystemClock()
-        # One line per server for good: it has connections in every loop.
+        # A server keeps its line for good: the line has connections in every loop.
         self._lines: dict[Address, SharedConnections] = {}
         self._slots: list[SharedConnections | None] = [None] * SLOTS
         self._primaries: list[SharedConnections] = []
@@ -191,9 +194,10 @@ class Cluster:
     def _settled(
         self, todo: list[_Todo], safety: int, known: Sequence[tuple[_Batch, Outcome]] = ()
     ) -> Flow[list[Reply]]:
-        """The replies to all of them, in their order; ``known`` is what they were told before.
+        """The replies to all requests, in their order.
 
-        Raises EngineUnavailable, and whatever a line raises.
+        ``known`` are outcomes that the caller has already. Raises EngineUnavailable, and whatever a
+        line raises.
         """
         replies: list[Reply] = [None] * len(todo)
         until_s = self.clock.monotonic_s() + WAIT_S
@@ -230,7 +234,7 @@ class Cluster:
         return list(found.values())
 
     def _sorted(self, known: Sequence[tuple[_Batch, Outcome]], replies: list[Reply]) -> _Round:
-        """Replies into their places, and what becomes of the others."""
+        """Puts replies into their places; returns what becomes of the other requests."""
         left = _Round([], [], [], False)
         for batch, outcome in known:
             if isinstance(outcome, EngineUnavailable):
@@ -253,10 +257,10 @@ class Cluster:
         return left
 
     def _redirected(self, each: _Todo, reply: ErrorReply, said_by: SharedConnections) -> _Todo:
-        if reply.code == "TRYAGAIN":  # the same server again: it may have both keys in a moment
+        if reply.code == "TRYAGAIN":  # that server may have both keys in a moment
             self._counts["waits"] += 1
             return each
-        if reply.code == "CLUSTERDOWN":  # somebody else may have the slot in a moment
+        if reply.code == "CLUSTERDOWN":  # another server may have the slot in a moment
             self._counts["waits"] += 1
             return each._replace(line=None, prefix=b"")
         _, slot, place = str(reply).split(" ")[:3]
@@ -270,16 +274,16 @@ class Cluster:
         return each._replace(line=line, prefix=b"")
 
     def _look(self, asked: int) -> Flow[None]:
-        """Asks for the map, unless that was done since; if nobody answers, it stays as it is."""
+        """Asks for the map, unless it is newer than ``asked``. If nobody answers, the map stays."""
         with contextlib.suppress(EngineUnavailable):
             yield from self._refresh.after(asked)
 
     def _elsewhere(
         self, lost: Sequence[tuple[_Batch, EngineUnavailable]], safety: int
     ) -> list[_Todo]:
-        """What got no answer, for the servers that have its slots by now.
+        """The requests that got no answer, to be sent to the servers that have their slots by now.
 
-        Raises the error of what must not be sent again, and of slots that have no other server.
+        Raises the error of a request that must not be sent again, or has no other server.
         """
         todo = []
         for batch, error in lost:
@@ -290,7 +294,7 @@ class Cluster:
         return todo
 
     def _check_patience(self, reply: ErrorReply, until_s: float) -> None:
-        """Raises if there was waiting enough, by this request or by those before it."""
+        """Raises if this request, or the requests before it, waited for long enough."""
         now_s = self.clock.monotonic_s()
         if reply.code == "CLUSTERDOWN":
             if now_s - self._down_seen_s > WAIT_S:  # another outage
@@ -303,7 +307,7 @@ class Cluster:
     # ---- sending
 
     def send(self, batches: Sequence[_Batch], safety: int) -> list[Outcome]:
-        """What each server answered, or why it did not."""
+        """What each server replied, or why it did not. Asks one server after the other."""
         outcomes: list[Outcome] = []
         for batch in batches:
             packed, count = _written(batch)
@@ -314,7 +318,7 @@ class Cluster:
         return outcomes
 
     async def asend(self, batches: Sequence[_Batch], safety: int) -> list[Outcome]:
-        """The same, all servers at once."""
+        """:meth:`send`, which asks all servers at once."""
         if len(batches) == 1:
             return [await self._asend_one(batches[0], safety)]
         tasks = [asyncio.ensure_future(self._asend_one(each, safety)) for each in batches]
@@ -379,10 +383,10 @@ class Cluster:
     # ---- the map
 
     def _ask_for_map(self) -> Flow[None]:
-        """Asks one server after the other, those that failed lately last."""
+        """Asks one server after the other. Servers that failed lately are asked last."""
         known, first = self._primaries, next(self._turn) % max(len(self._primaries), 1)
         seeds = [self._line_to(each.host, each.port) for each in self.target.addresses]
-        # Primaries first: there are connections to them already.
+        # Primaries first, because there are connections to them already.
         lines = dict.fromkeys([*known[first:], *known[:first], *self._lines.values(), *seeds])
         failures: list[EngineError] = []
         for line in sorted(lines, key=lambda each: not each.breaker.quiet):
@@ -403,11 +407,11 @@ class Cluster:
         raise settings[0] if settings else ConnectionFailed(f"no node of the cluster: {said}")
 
     def _put(self, reply: list[Any], said_by: Address) -> None:
-        """The answer to CLUSTER SLOTS becomes the map."""
+        """Makes the reply to CLUSTER SLOTS the map."""
         slots: list[SharedConnections | None] = [None] * SLOTS
         replicas: dict[SharedConnections, list[SharedConnections]] = {}
         for first, last, *places in sorted(reply, key=lambda each: int(each[0])):
-            # A node that does not know how it is reached says "?".
+            # "?" stands for a node that does not know its own address.
             lines = [
                 self._line_to(place[0], place[1], said_by) for place in places if place[0] != b"?"
             ]
@@ -424,7 +428,7 @@ class Cluster:
         self, host: bytes | str | None, port: int, said_by: Address | None = None
     ) -> SharedConnections:
         name = host.decode() if isinstance(host, bytes) else host or ""
-        if not name and said_by is not None:  # "where you asked me"
+        if not name and said_by is not None:  # no name means: the server that was asked
             name = said_by.host
         if said_by is not None and self.target.address_remap is not None:
             name, port = self.target.address_remap((name, port))
@@ -442,7 +446,7 @@ class Cluster:
     primaries, aprimaries = twins(_all_primaries)
 
     def told(self, reply: ErrorReply) -> None:
-        """Nothing to do: what says that the map is wrong does not get so far."""
+        """Nothing to do: replies that tell of a wrong map are followed, and never raised."""
 
     def client(self) -> Any:
         return clients.client(self.target)
@@ -463,14 +467,14 @@ class Cluster:
 
 
 def _written(batch: _Batch) -> tuple[bytes, int]:
-    """All commands in one write, and how many they are."""
+    """All commands as one write, and how many there are."""
     todo = batch.todo
     prefixed = sum([1 for each in todo if each.prefix])
     return b"".join([each.prefix + each.packed for each in todo]), len(todo) + prefixed
 
 
 def _answers(batch: _Batch, replies: list[Reply]) -> list[Reply]:
-    """Without the replies to prefixes."""
+    """The replies without those to prefixes."""
     if len(replies) == len(batch.todo):
         return replies
     said, answers = iter(replies), []

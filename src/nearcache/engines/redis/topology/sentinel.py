@@ -1,17 +1,16 @@
 """The primary of a service, wherever the sentinels say it is.
 
-A line to a line: requests go to the line of the server that leads now. Where that is comes
-from the sentinels, one after the other, and is confirmed by the server itself (``ROLE``), so
-that one which led before, and does not know better yet, gets no writes. It is asked
+A request goes to the line of the server that leads now. The sentinels, asked one after the other,
+name that server. The server itself confirms it (``ROLE``): a server that led before, and does not
+know yet that it was replaced, gets no writes. The sentinels are asked
 
-    at first
+    by the first request
     before every connect     a failover closes the old connection
-    after READONLY           nothing was done: the request is sent to the new primary
+    after READONLY           the server did nothing, so the request goes to the new primary
     after a failure          but not for every request of an outage: see :mod:`.topology_refresh`
 
-What may have reached a server is sent again only by the rule of
-:mod:`~nearcache.engines.redis.contract`. Nobody waits for a failover: until the sentinels agree on
-a new primary, requests fail at once.
+The rule of :mod:`~nearcache.engines.redis.contract` says which requests may be sent again. No
+request waits for a failover: until the sentinels agree on a new primary, requests fail at once.
 """
 
 from __future__ import annotations
@@ -40,20 +39,20 @@ from nearcache.errors import (
 )
 
 EVERY_S = 0.1
-"""Sentinels are asked so often at most, however many requests fail."""
+"""The shortest time between two rounds of questions to the sentinels."""
 REPLICAS_EVERY_S = 5.0
 TRIES = 3
-"""One request follows so many changes of the primary."""
+"""How many primaries one request is sent to, one after the other."""
 ROLE = pack(b"ROLE")
 
 
 class Elsewhere(EngineUnavailable):
-    """The sentinels name another server by now; nothing was sent to this one."""
+    """The sentinels name another server by now. Nothing was sent to the old one."""
 
 
 class SentinelPrimary:
-    """:class:`~nearcache.engines.redis.contract.ServerConnection` to whoever leads. Seconds are
-    float."""
+    """:class:`~nearcache.engines.redis.contract.ServerConnection` to the server that leads. Seconds
+    are float."""
 
     engine = None  # the flows here ask lines
 
@@ -64,9 +63,9 @@ class SentinelPrimary:
         self._service = target.sentinel_service.encode()
         theirs = sentinel_target(target)
         self._sentinels = [SharedConnections(theirs, address) for address in target.addresses]
-        # Asking a server for its role must not be held up by the circuit it may close.
+        # An open circuit must not keep us from asking for the role: the answer may close it.
         self._probe_target = replace(target, breaker_failures=0)
-        # One line per server for good: it has connections in every loop.
+        # A server keeps its line for good: the line has connections in every loop.
         self._lines: dict[Address, SharedConnections] = {}
         self._probes: dict[Address, SharedConnections] = {}
         self._replicas_known: dict[Address, SharedConnections] = {}
@@ -121,7 +120,10 @@ class SentinelPrimary:
         line: SharedConnections | None = None,
         failure: Any = None,
     ) -> Flow[Any]:
-        """The reply of whoever leads; ``failure`` is what ``line`` said."""
+        """The reply of the server that leads.
+
+        ``failure`` is the error, or the error reply, that the caller had from ``line``.
+        """
         for _ in range(TRIES):
             if failure is not None:
                 yield from self._leave(line, failure, safety)
@@ -139,13 +141,13 @@ class SentinelPrimary:
     _followed, _afollowed = twins(_follow)
 
     def _leave(self, line: SharedConnections | None, failure: Any, safety: int) -> Flow[None]:
-        """Returns if there is another primary by now, and it may be asked the same again."""
+        """Returns if there is another primary by now, and the request may be sent to it."""
         if not isinstance(failure, ErrorReply):
             if safety == ONCE and failure.uncertain:
                 raise failure
         elif line is not None:
-            line.close()  # what it says about itself is asked again before it is used
-        # Errors are not chained here: each may have been raised while the other was handled.
+            line.close()  # so the server is asked for its role again before it is used
+        # No `raise ... from`: either error may have been raised while the other was handled.
         refused: Any = failure
         if self._line is line:
             try:
@@ -159,7 +161,7 @@ class SentinelPrimary:
         if self._line is None:
             yield from self._refresh.first()
         if self._line is None:
-            raise ConnectionFailed(f"nobody has said yet where {self.name} is")
+            raise ConnectionFailed(f"no sentinel has said yet where {self.name} is")
         return self._line
 
     # ---- finding
@@ -183,7 +185,7 @@ class SentinelPrimary:
         return SharedConnections(self._target, address, resolve=place, aresolve=aplace)
 
     def _still(self, address: Address) -> Flow[Address]:
-        """The address, if it is still the primary's. Raises Elsewhere, and what asking raises."""
+        """The address, if the primary is there still. Raises Elsewhere, and what asking raises."""
         known, until_s = self._confirmed
         if known == address and self.clock.monotonic_s() < until_s:
             return address
@@ -198,7 +200,7 @@ class SentinelPrimary:
     _place, _aplace = twins(_still)
 
     def _named(self) -> Flow[Address]:
-        """The address that a sentinel names, and that says itself that it leads."""
+        """The address that a sentinel names, of a server that says itself that it leads."""
         self._counts["sentinel_asked"] += 1
         unheard: list[EngineError] = []
         refused: dict[Address, EngineError] = {}
@@ -219,7 +221,7 @@ class SentinelPrimary:
 
     def _trust(self, sentinel: SharedConnections, address: Address) -> None:
         self._confirmed = (address, self.clock.monotonic_s() + EVERY_S)
-        # Asked first from now on: the others may be the ones that are cut off.
+        # This sentinel is asked first from now on: the others may be cut off.
         self._sentinels = sorted(self._sentinels, key=lambda each: each is not sentinel)
 
     def _named_by(self, sentinel: SharedConnections) -> Flow[Address]:
@@ -258,8 +260,8 @@ class SentinelPrimary:
         try:
             role = yield call(probe, "ask", ROLE, None, SAFE)
         finally:
-            probe.close_idle()  # other loops may be asking on theirs
-        # Who may not ask that is told READONLY by the first write.
+            probe.close_idle()  # other loops may be asking on connections of their own
+        # An error reply (no right to ROLE) is let pass: a replica says READONLY to the first write.
         if not isinstance(role, ErrorReply) and role[0] != b"master":
             raise ServerNotReady(
                 f"the sentinels name {address} as primary of {self._target.sentinel_service},"
@@ -288,7 +290,7 @@ class SentinelPrimary:
         return self._replica_lines
 
     def _look_again(self) -> Flow[None]:
-        """Asks for the replicas anew, as one of them failed; not at every failure."""
+        """Asks for the replicas anew, because one failed; every ``REPLICAS_EVERY_S`` at most."""
         with contextlib.suppress(EngineError):
             yield from self._replica_refresh.after(self._replica_refresh.number)
 
@@ -321,12 +323,12 @@ def sentinel_target(target: Target) -> Target:
 
 
 def _read_only(reply: Any, safety: int) -> ErrorReply | None:
-    """READONLY, if that is the reply, or one of the replies."""
+    """The READONLY among the replies, if there is one."""
     if not isinstance(reply, list):
         return reply if _is_read_only(reply) else None
     refused = [each for each in reply if _is_read_only(each)]
     if refused and safety == ONCE and len(refused) < len(reply):
-        raise error_of(refused[0])  # the others were carried out
+        raise error_of(refused[0])  # the other commands were carried out
     return refused[0] if refused else None
 
 

@@ -1,4 +1,4 @@
-"""One server for plain calls and for coroutines: two lines, one breaker, one set of figures."""
+"""One server, for plain calls and for coroutines: two lines, one breaker, one set of figures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nearcache.engines.redis.target.target import Address, Target
 
 
 class SharedConnections:
-    """:class:`~nearcache.engines.redis.contract.ServerConnection`, whole. Constructing connects to
+    """All of :class:`~nearcache.engines.redis.contract.ServerConnection`. Making one connects to
     nothing.
 
-    ``resolve`` and ``aresolve`` are asked for the address before every connect, where it may
-    change (a Sentinel's primary); the line keeps its first name and its breaker.
+    ``resolve`` and ``aresolve`` give the address before every connect, for servers that move (a
+    Sentinel's primary). The name and the breaker stay those of ``address``.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class SharedConnections:
         self._aline = AsyncConnection(target, address, resolve=aresolve)
         self.breaker = self._line.breaker
         self.reader_class = self._line.reader_class
-        # The lines' own methods: a call between would be a tenth of the way to the server.
+        # The lines' own methods. One more call would take a tenth of the way to the server.
         self.ask = self._line.ask
         self.ask_many = self._line.ask_many
         self.aask = self._aline.ask
@@ -43,7 +43,7 @@ class SharedConnections:
         self._aline.close()
 
     def close_idle(self) -> None:
-        """Drops the connection of threads when nobody uses it, and the running loop's if so."""
+        """Drops the connection of threads, and that of the running loop, unless in use."""
         self._line.close()
         self._aline.close_idle()
 

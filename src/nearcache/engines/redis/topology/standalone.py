@@ -1,11 +1,11 @@
 """One server; or a primary with replicas, named in the settings or by sentinels.
 
-    one server        the topology's methods are its line's own: nothing is added
-    with replicas     reads go to them in turn, if the user asked for that; one that is down or
-                      not in step is passed over for the primary, and counted
-    with sentinels    the primary is a line that knows where it is: :mod:`.sentinel`
+    one server        the methods of the topology are those of its line
+    with replicas     reads go to the replicas in turn, if the user asked for that. If a replica
+                      is down or not in step, the primary is asked, and that is counted
+    with sentinels    the primary is a line that finds its server: :mod:`.sentinel`
 
-Everything but READ goes to the primary, and so do counters, locks and scripts.
+Whatever is not READ goes to the primary: counters, locks and scripts too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nearcache.engines.redis.topology.server import SharedConnections
 from nearcache.errors import EngineUnavailable
 
 NOT_IN_STEP = ("LOADING", "MASTERDOWN")
-"""What replicas say that cannot answer now."""
+"""What a replica replies that cannot answer now."""
 
 
 class Standalone:
@@ -47,7 +47,7 @@ class Standalone:
         if target.read_replicas:
             line = ReplicaReads(self.primary, self._others, clock)
         self._line = line
-        # The line's own methods: a call between would cost a tenth of the way to the server.
+        # The line's own methods. One more call would take a tenth of the way to the server.
         self.ask, self.aask = line.ask, line.aask
         self.ask_many, self.aask_many = line.ask_many, line.aask_many
 
@@ -73,10 +73,10 @@ class Standalone:
         return str(self.primary.name)
 
     def told(self, reply: ErrorReply) -> None:
-        """An error reply is about to be raised.
+        """The caller is about to raise an error reply.
 
-        After READONLY the next request connects anew: after a failover the name in the settings
-        may lead elsewhere, and the connection would stay with the old primary for good.
+        After READONLY the connection is closed. A failover may have moved the name in the
+        settings to another server, and an open connection would stay at the old primary.
         """
         if reply.code == "READONLY":
             self.primary.close()
@@ -97,7 +97,7 @@ class Standalone:
 
 
 class ReplicaReads:
-    """A line whose reads go to replicas in turn, and to the primary where they fail."""
+    """A line whose reads go to replicas in turn, and to the primary where a replica fails."""
 
     engine = None  # the flows here ask lines
 
@@ -106,7 +106,7 @@ class ReplicaReads:
         self.name = primary.name
         self._primary = primary
         self._known = replicas
-        # Sentinels know them better than the settings.
+        # Sentinels know the replicas better than the settings do.
         self._by_sentinels = isinstance(primary, SentinelPrimary)
         self._turn = itertools.count()
         self._counts = {"replica_reads": 0, "replica_fallbacks": 0}

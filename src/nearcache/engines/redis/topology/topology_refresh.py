@@ -1,9 +1,11 @@
 """Asking where the servers are: by one caller at a time, and not more often than it helps.
 
-Whoever finds the map wrong calls :meth:`Refresh.after`. One of them asks; those who come
-meanwhile wait for its result, and those who come right afterwards are told that nothing is new.
-There are no locks: taking the turn is a ``dict.setdefault``, which no fork, interrupt or
-cancelled task can leave taken for longer than ``limit_s``.
+A caller that finds the map wrong calls :meth:`Refresh.after`. One caller asks. Callers that come
+meanwhile wait for its answer. Callers that come within ``every_s`` after it are told that nothing
+is new.
+
+There are no locks: a caller takes the turn by ``dict.setdefault``. Whatever happens to that caller
+(a fork, an interrupt, a cancelled task), the turn is free again after ``limit_s``.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from nearcache.base.sans_io import Flow, Pause
 from nearcache.errors import EngineError
 
 LOOK_S = 0.002
-"""How often those who wait look."""
+"""The pause between two looks of a caller that waits."""
 
 
 class Refresh:
@@ -26,7 +28,7 @@ class Refresh:
         self, ask: Callable[[], Flow[None]], clock: Clock, *, every_s: float, limit_s: float
     ) -> None:
         self.number = 0
-        """How often it was done: callers remember it with what they read from the map."""
+        """How often the map was fetched. A caller notes it before it reads the map."""
         self._ask = ask
         self._clock = clock
         self._every_s = every_s
@@ -36,9 +38,9 @@ class Refresh:
         self._last_error: EngineError | None = None
 
     def after(self, number: int) -> Flow[bool]:
-        """True if the map is newer than ``number``, False if it was asked for a moment ago.
+        """True if the map is newer than ``number``; False if it was asked for a moment ago.
 
-        Raises what asking raised.
+        Raises what asking raised, if this caller asked.
         """
         while self.number == number:
             if self._take_turn():
@@ -50,7 +52,7 @@ class Refresh:
         return True
 
     def first(self) -> Flow[None]:
-        """Returns when there is a map; raises what asking for it raised the last time."""
+        """Returns when there is a map; otherwise raises the last error of asking for it."""
         if not self.number and not (yield from self.after(0)) and self._last_error is not None:
             raise type(self._last_error)(*self._last_error.args)
 
@@ -68,7 +70,7 @@ class Refresh:
             self._last_error = error
             self._rest()
             raise
-        # Not after an interrupt: those who wait would be told that nothing is new.
+        # Not after an interrupt: callers that wait would be told that nothing is new.
         self._rest()
 
     def _rest(self) -> None:
@@ -82,7 +84,7 @@ class Refresh:
         return self._turn.setdefault(generation(), mine) is mine
 
     def _is_running(self) -> bool:
-        """Whether somebody asks; one who does so for too long is forgotten."""
+        """Whether a caller asks now; one that asks for longer than ``limit_s`` is forgotten."""
         turn = self._turn.get(generation())
         if turn is not None and turn[1] < self._clock.monotonic_s():
             self._turn.pop(generation(), None)
