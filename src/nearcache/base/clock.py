@@ -1,8 +1,8 @@
 """Time from outside, so that tests need no sleep.
 
-Two readings, because they answer different questions. ``now_ms`` is the wall clock that
-deadlines are written in, shared by all processes and by a file that survives a restart.
-``monotonic_s`` measures waits and the time of locks: nobody can set it, and it goes on while the
+A clock has two readings, because they answer different questions. ``now_ms`` is the wall clock.
+Deadlines are written in it: all processes share it, and a file that survives a restart.
+``monotonic_s`` measures waits and the time of locks. Nobody can set it, and it goes on while the
 machine sleeps, as the time of a lock does on a server or in the store.
 """
 
@@ -12,7 +12,7 @@ import asyncio
 import time
 from typing import Protocol
 
-# Linux's monotonic clock stops while the machine sleeps; elsewhere it does not, or nobody can tell.
+# Linux's monotonic clock stops while the machine sleeps. That of other systems goes on, or may.
 _SLEEPLESS = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -35,7 +35,7 @@ class SystemClock:
         return time.clock_gettime(_SLEEPLESS)
 
     def sleep(self, seconds: float) -> None:
-        # Looked up at every call: gevent replaces `time.sleep`, maybe after this import.
+        # Looked up at every call: gevent may replace `time.sleep` after this import.
         time.sleep(seconds)
 
     async def asleep(self, seconds: float) -> None:
@@ -43,7 +43,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that moves only when told, or when somebody sleeps on it."""
+    """A clock that moves only when a test moves it, or when a caller sleeps on it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = float(now_ms)

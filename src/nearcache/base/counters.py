@@ -1,4 +1,4 @@
-"""What the Python side forgives, counted. Engines count their own events, refusals included.
+"""Counts of what the Python side forgives. Engines count their own events, refusals included.
 
     undecodable       a stored value could not be turned back into an object: served as a miss
     refused           a value was too large, or its shard stayed locked: not stored
@@ -21,10 +21,11 @@ Values with a soft deadline (nearcache.django_cache.get_or_set):
     early_recomputes  a fresh value was computed anew before its soft deadline
     stale_served      a stale value was served, and a computation behind it started or awaited
     stale_on_error    a stale value was served because computing failed
-    refresh_errors    computing failed where there was a value to serve
-    refresh_skipped   a stale value was not computed anew: too many were, behind requests
+    refresh_errors    computing failed, and there was an older value to serve
+    refresh_skipped   a stale value was not computed anew, as too many refreshes ran
 
-Counts are per process, and approximate when threads race: an increment is not a lock's worth.
+Each process has counts of its own. They are approximate when threads race, because a lock would
+cost more than a count is worth.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class Counters:
     refresh_skipped: int = 0
 
     def refuse(self, cache: str, count: int = 1) -> None:
-        """So many writes were not done; the first of a process is logged."""
+        """Counts writes that were refused; the first one of a process is logged."""
         first = not self.refused
-        self.refused += count  # first of all: a log handler may use the cache, and be refused
+        self.refused += count  # before the log: its handler may use the cache, and be refused
         if count and first:
             logger.warning(
                 "%s: a value was not stored (larger than max_item, or its shard stayed locked); "
@@ -68,7 +69,7 @@ class Counters:
             )
 
     def lose(self, cache: str, error: Exception) -> None:
-        """A computed value may not be stored; the first of a process is logged."""
+        """Counts a computed value that may not be stored; the first one of a process is logged."""
         if not self.unstored:
             logger.warning(
                 "%s: a computed value was returned and perhaps not stored (%s);"

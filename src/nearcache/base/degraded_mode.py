@@ -1,17 +1,17 @@
 """What a cache that forgives outages remembers: one log line per change of state, and a count.
 
-One :class:`DegradedMode` per store and process. It begins with the first call that was forgiven and
-ends with the first that succeeded, whichever thread or task these are in.
+There is one :class:`DegradedMode` per store and process. It begins with the first call that was
+forgiven, and ends with the first call that succeeded, in whatever thread or task these are.
 
-Writes have a state of their own: a full server (OOM) refuses them and serves reads, as a
-replica does whose primary is gone. So a read that succeeds says nothing about writes:
+Writes have a state of their own. A full server (OOM) refuses writes and serves reads, and so does a
+replica whose primary is gone. So a read that succeeds says nothing about writes:
 
-    on        nothing is served; ended by any success
-    refused   no writes are taken; ended by a write that was
+    on        nothing is served. Any success ends it
+    refused   no writes are taken. A write that was taken ends it
 
-A server that does not answer drops reads and writes alike, and one line says so. When a read
-then succeeds, the writes that were dropped leave a doubt: the next write decides silently if it
-is taken, and begins ``refused`` if not.
+A server that does not answer drops reads and writes alike, and one line says so. When a read then
+succeeds, it is in doubt whether the server takes writes. The next write decides: if it was taken,
+nothing is logged; if not, ``refused`` begins.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ logger = logging.getLogger("nearcache.outage")
 
 
 class DegradedMode:
-    """``on`` is looked at after every read that succeeded, ``drops`` after every write: plain
-    attributes.
+    """Callers look at ``on`` after every read that succeeded, and at ``drops`` after every write.
+
+    So both are plain attributes.
     """
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
@@ -42,7 +43,7 @@ class DegradedMode:
         self._on_from = self._refused_from = (0.0, 0, 0)
 
     def forgive(self, error: Exception, write: bool = False) -> None:
-        """An error that the caller is not told of."""
+        """Notes an error that the caller does not see."""
         not_ready = isinstance(error, ServerNotReady)
         with self._mutex.now():
             begun = (self._clock.monotonic_s(), self.forgiven, self._writes)
@@ -64,7 +65,7 @@ class DegradedMode:
         logger.warning("%s %s (%s: %s)", self._name, what, type(error).__name__, error)
 
     def end(self) -> None:
-        """It answered, which says nothing about writes."""
+        """The store answered, which says nothing about writes."""
         with self._mutex.now():
             if not self.on:
                 return
@@ -74,7 +75,7 @@ class DegradedMode:
         self._over("answers again: %d calls in %.1f s were not served", calls, since_s)
 
     def end_of_writes(self) -> None:
-        """It took a write, so it answers as well."""
+        """The store took a write, so it answers as well."""
         self.end()
         with self._mutex.now():
             since_s, _, writes = self._refused_from

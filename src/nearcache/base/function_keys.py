@@ -2,23 +2,25 @@
 
     shop.prices.total:5b1f…    module and qualified name, then a hash of the arguments
 
-Arguments are bound to the function's signature first, so it is all the same how they were
-passed, and whether a default was left out. Then each becomes bytes: a tag for its exact type,
-its length, its content. So 1, 1.0 and True are three calls, and so are ("ab", "c") and
-("a", "bc"). Dicts and sets are sorted by these bytes: neither their order nor the seed of
-Python's hashes is in them.
+Arguments are bound to the function's signature first. So it makes no difference how an argument was
+passed, and whether a default was left out. Then each argument becomes bytes: a tag for its exact
+type, its length, its content. So 1, 1.0 and True are three calls, and so are ("ab", "c") and
+("a", "bc"). Dicts and sets are sorted by these bytes: neither their order nor the seed of Python's
+hashes is in the key.
 
-What has no identity that outlives the process is refused with a TypeError, because
-``<object at 0x7f…>`` would be a key that never hits, or one that hits wrongly. An instance of a
-model is the row of the database it came from; a lazy object is what it stands for; a class or a
-function is its name, if that name leads to it. What a nested function captured is an argument
-like those that are passed: ``def of(tenant): @memoize def total(): ...`` makes two functions
-of one name for two tenants. So do decorators with arguments, and defaults of what was captured.
+A value without an identity that outlives the process is a TypeError, because ``<object at 0x7f…>``
+would make a key that never hits, or one that hits wrongly. An instance of a model stands for its
+row of the database. A lazy object stands for what it wraps. A class or a function stands for its
+name, if that name leads to it.
 
-What a function asks elsewhere is not in the key: the language, the time zone, the schema or
-the tenant of the thread. It has to be passed, or be in ``key=``.
+A variable that a nested function captured is an argument like those that are passed: for two
+tenants ``def of(tenant): @memoize def total(): ...`` makes two functions of one name. The same
+holds for arguments of decorators, and for defaults of captured functions.
 
-The source of a function is not in its name: who changes what it returns changes a version.
+What a function asks elsewhere is not in the key: the language, the time zone, the schema or the
+tenant of the thread. It has to be passed, or be in ``key=``.
+
+The source of a function is not in its name. To change what a function returns, change a version.
 """
 
 from __future__ import annotations
@@ -85,10 +87,12 @@ def call_key(
 ) -> str:
     """The name of ``function(*args, **kwargs)``; see the head of this module.
 
-    Parameters named in ``ignore`` make no difference (``self``, a request). ``more`` is
-    hashed with the arguments, and so is what the function captured, unless that makes no
-    difference either (``captured=False``). TypeError: the arguments do not fit the signature,
-    one has no stable identity, or the function has no name of its own.
+    Parameters named in ``ignore`` make no difference (``self``, a request). ``more`` is hashed with
+    the arguments. So is what the function captured, unless ``captured`` is False.
+
+    Raises:
+        TypeError: the arguments do not fit the signature, one of them has no stable identity, or
+            the function has no name of its own.
     """
     name = function_name(function)
     bound = _signature(function).bind(*args, **(kwargs or {}))
@@ -114,9 +118,9 @@ def captured_names(function: Callable[..., Any]) -> set[str]:
 def _captured(
     function: Callable[..., Any], ignore: Collection[str]
 ) -> Iterator[tuple[str, Any, Callable[[Any], bytes]]]:
-    """What a function and its decorators have of the functions around them, as it is now.
+    """What a function and its decorators captured: name, content, and what makes bytes of it.
 
-    With what makes bytes of it: of a function its name, as what that captured follows.
+    Of a captured function the name becomes bytes, and what that function captured follows.
     """
     known = list(_layers(function))
     # Defaults of the function itself are arguments already.
@@ -140,7 +144,7 @@ def _name_of(function: Callable[..., Any]) -> bytes:
 
 
 def _held(layer: Any) -> Iterator[tuple[str, Any]]:
-    """What a function holds; nothing if it is the only one of its name, which says it all."""
+    """What a function holds; nothing if its name leads to it, as the name then says all."""
     if isinstance(layer, functools.partial):
         yield "partial", (layer.args, layer.keywords)
     elif isinstance(layer, types.FunctionType) and not _is_found(layer):
@@ -170,7 +174,7 @@ def _layers(function: Any) -> tuple[Any, ...]:
 
 
 def _is_found(function: types.FunctionType) -> bool:
-    """Whether its name leads to it, or to what wraps it."""
+    """True if the function's name leads to it, or to what wraps it."""
     return any(function is each for each in _layers(_found(function)))
 
 
@@ -182,7 +186,7 @@ def _content(cell: Any) -> Any:
 
 
 def value_key(function: Callable[..., Any], value: Any) -> str:
-    """The name of a call that ``value`` tells from others of the same function."""
+    """The name of a call of the function; ``value`` tells it from other calls."""
     name = function_name(function)
     digest = hashlib.blake2b(_framed(b"v", name.encode()), digest_size=HASH_BYTES)
     digest.update(canonical(value))
@@ -190,7 +194,7 @@ def value_key(function: Callable[..., Any], value: Any) -> str:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Module and qualified name; TypeError for what has none, or shares it with others."""
+    """Module and qualified name; TypeError if there is none, or if others have the same."""
     function = inspect.unwrap(function)
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None)
@@ -211,7 +215,7 @@ def canonical(value: Any) -> bytes:
     if kind.__module__ == LAZY and hasattr(value, "_wrapped"):
         return canonical(_unwrapped(value))
     if isinstance(value, enum.Enum):
-        # Flags that have no name of their own are told by their numbers.
+        # The number tells combined flags apart, which have no name.
         told = value.name if value.name is not None else (None, value.value)
         return _framed(b"e", _named(kind) + canonical(told))
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
@@ -225,7 +229,7 @@ def canonical(value: Any) -> bytes:
     if dataclasses.is_dataclass(value):
         return _framed(b"c", _named(kind) + canonical(_of_dataclass(value)))
     if isinstance(value, _BASES) and not _holds_more(value):
-        # A named tuple, Django's SafeString: what it is derived from, under its own name.
+        # A named tuple or Django's SafeString: the value of its base, under its own name.
         base = next(each for each in _BASES if isinstance(value, each))
         # Not base(value): a class may have a __str__ that masks what it holds.
         return _framed(b"b", _named(kind) + _EXACT[base](_PLAIN[base](value)))
@@ -245,9 +249,10 @@ def _of_argument(
 
 
 def _of_model(value: Any) -> bytes:
-    """An instance of a Django model: the row it stands for, whatever was loaded of it.
+    """An instance of a Django model as the row that it stands for, whatever was loaded of it.
 
-    In which database: with one per tenant, rows of two tenants have one label and one key.
+    The alias of the database is a part of it: with a database per tenant, rows of two tenants have
+    one label and one primary key.
     """
     state = getattr(value, "_state", None)
     keys = value.pk if isinstance(value.pk, tuple) else (value.pk,)
@@ -256,7 +261,7 @@ def _of_model(value: Any) -> bytes:
     told = canonical(value._meta.label_lower) + canonical(getattr(state, "db", None))
     if not getattr(state, "adding", False):
         return _framed(b"m", told + canonical(value.pk))
-    # No row yet, though its key is known: it is what it holds.
+    # The row is not stored yet, though its key is known: the instance stands for its fields.
     held = [(each.attname, vars(value).get(each.attname)) for each in value._meta.concrete_fields]
     return _framed(b"u", told + canonical(held))
 
@@ -271,13 +276,13 @@ def _of_dataclass(value: Any) -> list[tuple[str, Any]]:
 
 
 def _is_kept_property(value: Any, name: str) -> bool:
-    """Whether a ``cached_property`` keeps what it computed there."""
+    """True if a ``cached_property`` keeps its result under that name."""
     kind = type(inspect.getattr_static(type(value), name, None))
     return kind.__name__ == "cached_property"
 
 
 def _slots(kind: type) -> tuple[str, ...]:
-    """Their names as attributes: private ones have that of the class in front."""
+    """The names of slots as attributes: a private one begins with the name of the class."""
     slots = kind.__dict__.get("__slots__", ())
     given = (slots,) if isinstance(slots, str) else tuple(slots)
     own = f"_{kind.__name__.lstrip('_')}"
@@ -287,22 +292,22 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def _unwrapped(value: Any) -> Any:
-    """What a lazy object (``request.user``) stands for; it is made now if it is not there yet."""
+    """What a lazy object (``request.user``) stands for; made now unless it was made before."""
     value.__class__  # noqa: B018 - any attribute will do
     return value._wrapped
 
 
 def _found_name(value: Any) -> str:
-    """The name of a class or a function; TypeError if it leads to another, or to none."""
+    """The name of a class or a function; TypeError if the name does not lead to it."""
     name = function_name(value)
     found = _found(value)
     if found is None or inspect.unwrap(found) is not inspect.unwrap(value):
-        raise TypeError(f"{name} cannot be found by that name, which others may have")
+        raise TypeError(f"{name} cannot be found by that name, or shares it with others")
     return name
 
 
 def _found(value: Any) -> Any:
-    """What the name of a class or a function leads to."""
+    """What the name of a class or a function leads to; None if it leads nowhere."""
     found: Any = sys.modules.get(value.__module__)
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)
@@ -317,7 +322,7 @@ def _spelling(value: Any) -> str:
 
 
 def _holds_more(value: Any) -> bool:
-    """Whether an object of a class derived from text, a number or a tuple holds more than that."""
+    """True if an object of a class derived from text, a number or a tuple holds more than that."""
     slots = (getattr(each, "__slots__", ()) for each in type(value).__mro__)
     return bool(getattr(value, "__dict__", None)) or any(slots)
 

@@ -1,8 +1,9 @@
 """Telling an error of foreign code from the interrupt of a signal handler.
 
-A class that is unpickled, a computation of the user's: what they raise is caught. A signal handler
-that raises (a time limit, mostly: Celery's soft one is an ``Exception``) may do so inside of them,
-or between two bytecodes of who catches, and must reach the caller whom it is for.
+Some of our code catches whatever foreign code raises: a class that is unpickled, a computation of
+the user's. A signal handler may raise inside of the foreign code, or between two bytecodes of the
+code that catches. Mostly that is a time limit, and Celery's soft time limit is an ``Exception``.
+Such an error must not be caught: it has to reach the caller that it is for.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether a signal handler raised it: the traceback leads through one that is installed.
+    """True if a signal handler raised it: the traceback leads through an installed handler.
 
-    Not told is a handler that was replaced before this asks, or that is no Python code.
+    False, wrongly, for a handler that was replaced meanwhile, and for one that is no Python code.
     """
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
     step = error.__traceback__

@@ -15,12 +15,12 @@ _SPECIAL = re.compile(rb"[*?\[\]\\]")
 
 
 def encode_key(text: str) -> bytes:
-    """The bytes an engine stores a key under; lone surrogates are keys like any other."""
+    """The bytes that an engine stores a key under. A lone surrogate makes a key like any other."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def decode_key(raw: bytes) -> str:
-    """The text of a stored key; bytes that no text encodes to are shown escaped."""
+    """The text of a stored key. Bytes that no text encodes to are shown escaped."""
     try:
         return raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -82,8 +82,8 @@ def _set_member(glob: bytes, at: int) -> tuple[bytes, int]:
 class KeySpace:
     """The keys of one prefix and version, under one key function.
 
-    Listing and deleting by pattern need keys of the form ``<constant><user key>``. The
-    default function makes such keys, and so do most others; one that hashes does not, and
+    Listing and deleting by pattern need keys of the form ``<constant><user key>``. The default key
+    function makes such keys, and so do most others. A key function that hashes does not:
     :attr:`prefix` is then ``None``.
     """
 

@@ -1,9 +1,9 @@
-"""Directories that live as long as the process that made them; what a killed one left is removed.
+"""Directories that live as long as the process that made them, and its forked children.
 
-Each is locked (``flock``) by a descriptor of its maker, which forked children have as well. The
-kernel gives the lock up with the last of them; whoever makes the next directory of that kind
-removes those that nobody locks. No process id is asked: it means nothing in another container
-that has the same directory mounted.
+Each directory is locked (``flock``) by a descriptor of its maker. Forked children have that
+descriptor, too. The kernel gives the lock up when the last of these processes has ended, killed or
+not. The process that makes the next directory of that kind removes those that nobody locks. Process
+ids are not asked: they mean nothing in another container that has the same directory mounted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _kept: dict[str, int] = {}  # descriptors, by directory
 def living_directory(prefix: str, parent: Path, name: str = "") -> Path:
     """A new directory ``<parent>/<prefix><name><random>`` of mode 0700.
 
-    First those of the same prefix and user go that nobody has any more.
+    Before that, directories of the same prefix and user that nobody has any more are removed.
 
     Raises:
         OSError: it cannot be made.
@@ -37,12 +37,12 @@ def living_directory(prefix: str, parent: Path, name: str = "") -> Path:
 
 
 def _lock(path: str) -> bool:
-    """False if another process began just now, and took this directory for dead."""
+    """False if another process took this directory for dead, and removed it, just now."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
         return False
-    with contextlib.suppress(OSError):  # no locks on this file system: nobody finds it dead either
+    with contextlib.suppress(OSError):  # a file system without locks: nobody finds it dead there
         fcntl.flock(lock, fcntl.LOCK_SH)
     if not os.path.isdir(path):
         os.close(lock)
@@ -52,7 +52,7 @@ def _lock(path: str) -> bool:
 
 
 def _remove_if_dead(path: Path) -> None:
-    with contextlib.suppress(OSError):  # another's, gone meanwhile, or alive
+    with contextlib.suppress(OSError):  # another user's, or gone meanwhile, or alive
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             if os.fstat(lock).st_uid == os.geteuid():

@@ -1,23 +1,23 @@
-"""What belongs to a process, and how a forked child notices that it is another one.
+"""What belongs to a process, and how a forked child notices that it is another process.
 
-A fork need not run any hook of Python's: uWSGI's does not by default, nor does C code. So nobody
-waits to be told. :func:`generation` is a number that a forked child does not share, at the price
-of one load. Whoever has something of one process (a connection, a thread, a lock, a lease, random
-numbers) keeps the number beside it, compares where it is used, and in another process takes a
-new one, *as a whole*: a lock that a thread of the parent held at the moment of the fork stays held
-in the child for ever, and so does what is behind it.
+A fork need not run any hook of Python's: by default uWSGI's runs none, and C code runs none. So no
+code here waits to be told. :func:`generation` is a number that a forked child does not share with
+its parent; asking for it costs one load. Code that has something of one process (a connection, a
+thread, a lock, a lease, random numbers) keeps the number beside it, and compares the two at each
+use. In another process it makes a new thing, *as a whole*: a lock that a thread of the parent held
+at the moment of the fork stays held in the child for ever, and so does what is behind that lock.
 
     once(key, make)     survives a fork: settings, engines, tables
-    OfProcess(make)     made anew in each child
-    Mutex()             a lock, of the kind that ``threading`` makes now, and of this process
+    OfProcess(make)     is made anew in each child
+    Mutex()             is a lock of this process, of the kind that ``threading`` makes now
 
-The first who asks in a child also calls what was given to :func:`when_forked`: descriptors of
-the parent are put away there. That is tidiness, and never what correctness hangs on. Where
-Python's hooks run, asking is all that the one we have does.
+The first caller of :func:`generation` in a child also calls what was given to :func:`when_forked`,
+which puts descriptors of the parent away. Correctness never depends on that: it is tidiness. Where
+hooks of Python's run, ours only calls :func:`generation`.
 
-Nor may a lock be kept as it was made: ``gunicorn -k gevent --preload`` imports and forks first,
-and patches ``threading`` in the child. A native lock that a greenlet waits for stops them all;
-a native ``RLock`` lets all of them in. What is kept is a :class:`Mutex`.
+Nor may a lock be kept as it was made. ``gunicorn -k gevent --preload`` imports and forks first, and
+patches ``threading`` in the child. There a native lock that one greenlet waits for stops all
+greenlets, and a native ``RLock`` lets all of them in. So code keeps a :class:`Mutex`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ generation = _core.generation
 
 
 class OfProcess(Generic[T]):
-    """``here()`` gives what ``make`` made in this very process, whoever asked first."""
+    """``here()`` gives the one thing that ``make`` made in this very process."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -61,7 +61,7 @@ class OfProcess(Generic[T]):
         try:
             return self._made[number]
         except KeyError:
-            # Of two threads that come at once, one made it in vain.
+            # Of two threads that come at once, one thread makes its thing in vain.
             made = self._made.setdefault(number, self._make())
         for other in list(self._made):
             if other != number:
@@ -72,7 +72,7 @@ class OfProcess(Generic[T]):
 class Mutex:
     """``with mutex.now():`` holds a lock of the kind that ``threading`` makes now.
 
-    It is another one in a forked child, and after gevent has patched ``threading``.
+    A forked child has a lock of its own, and so has a process after gevent has patched it.
     """
 
     def __init__(self, *, reentrant: bool = False) -> None:
@@ -95,9 +95,9 @@ _mutex = Mutex(reentrant=True)
 def once(key: Hashable, make: Callable[[], T]) -> T:
     """What ``make`` returned when it was first called for ``key``; errors are not kept.
 
-    ``make`` runs under this module's lock, so it must wait for nobody, and logs nothing: a log
-    handler has a lock of its own, and may use a cache. It may come back here, as may what
-    interrupts it (a signal handler, a finalizer): what was made first counts.
+    ``make`` runs under a lock of this module. So ``make`` must wait for nobody, and must not log: a
+    log handler has a lock of its own, and may use a cache. ``make`` may call :func:`once`, and so
+    may what interrupts it (a signal handler, a finalizer): what was made first is kept.
     """
     try:
         found: T = _made[key]
@@ -122,16 +122,16 @@ def unique_number() -> int:
     return int.from_bytes(os.urandom(8)) >> 1 or 1
 
 
-# ---- the parent's
+# ---- what the parent has
 
 
 _putting_away: list[Callable[[], None]] = []
 
 
 def when_forked(act: Callable[[], None]) -> Callable[[], None]:
-    """Has it called in each forked child, once, as soon as anybody there asks who he is.
+    """Has ``act`` called once in each forked child, by the first call of :func:`generation` there.
 
-    It must take no lock, wait for nothing, and need not be called at all.
+    ``act`` must take no lock and wait for nothing. Nothing may depend on it: it may not be called.
     """
     _putting_away.append(act)
     return act
@@ -140,8 +140,8 @@ def when_forked(act: Callable[[], None]) -> Callable[[], None]:
 def nowhere(descriptor: int) -> None:
     """Makes a descriptor of the parent's lead to /dev/null, here and not in the parent.
 
-    Closed it would be given out again, while a copied event loop or greenlet still reads from
-    it. Nor can a finalizer shut down what is not there.
+    The number of a closed descriptor would be given out again, while a copy of an event loop or
+    greenlet still reads from it. And a finalizer cannot shut down a socket that is not there.
     """
     flags = os.O_RDWR | os.O_CLOEXEC
     with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
 """Written once, run twice: the same steps as plain calls, or awaited.
 
-A *flow* is a generator that yields what it wants done and receives the outcome: an engine's
-method (:func:`ask`), another object's (:func:`call`), a pause (:class:`Pause`), somebody's
-function (:class:`Run`). After what is no Exception (a killed greenlet, GeneratorExit) it cleans
-up without a further step. It does no I/O itself, so one text serves ``get`` and ``aget``::
+A *flow* is a generator. It yields a step, which others do for it, and receives the outcome. A step
+is a method of an engine (:func:`ask`) or of another object (:func:`call`), a pause
+(:class:`Pause`), or any function (:class:`Run`). A flow does no I/O itself, so one text serves
+``get`` and ``aget``::
 
     def _move(self, old, new):
         raw = yield ask("get", old)
@@ -11,8 +11,11 @@ up without a further step. It does no I/O itself, so one text serves ``get`` and
 
     move, amove = twins(_move)
 
-An engine that waits for a network says so by ``native_async``, and has an ``a`` twin of each
-method; of any other, the methods are called straight, as they take microseconds.
+A flow may catch errors, and go on with further steps. After what is no Exception (a killed
+greenlet, GeneratorExit) it cleans up, and yields no step.
+
+An engine that waits for a network has ``native_async``, and an ``a`` twin of each method. The
+methods of any other engine take microseconds, so awaited flows call them straight, too.
 """
 
 from __future__ import annotations
@@ -47,13 +50,13 @@ class Call(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Let others run for so long."""
+    """Wait for so long, and let others run."""
 
     seconds: float
 
 
 class Run(NamedTuple):
-    """Call this; where a coroutine may wait, what it returns may be awaitable."""
+    """Call this function. In an awaited flow its result may be awaitable."""
 
     function: Callable[[], Any]
 
@@ -63,7 +66,7 @@ Flow = Generator[Step, Any, R]
 
 
 class Host(Protocol):
-    """What flows are methods of."""
+    """An object that has flows; ``engine`` is None if they ask none."""
 
     @property
     def clock(self) -> Any: ...
@@ -72,7 +75,7 @@ class Host(Protocol):
     def engine(self) -> Any: ...
 
 
-# Not by their own constructors: those are Python, and a lock has several steps.
+# The constructors of named tuples are Python. A lock has several steps, so they are passed by.
 _made = tuple.__new__
 
 
@@ -85,9 +88,9 @@ def call(target: Any, method: str, *args: Any) -> Call:
 
 
 def steps_of(engine: Any, method: str, *args: Any) -> Flow[Any]:
-    """What an engine's method does, as a part of another flow of that engine.
+    """The steps of an engine's method, to be a part of another flow of that engine.
 
-    Its own steps, if it is one of :func:`twins`: then nothing is run inside a run.
+    If :func:`twins` made the method, these are the steps of its flow: no run goes on inside a run.
     """
     bound = getattr(engine, method)
     flow = getattr(bound, "flow", None)
@@ -109,7 +112,7 @@ def run(flow: Flow[R], engine: Any, clock: Clock) -> R:
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
             try:
-                if isinstance(step, Call):  # here: most steps are one, and a function is dear
+                if isinstance(step, Call):  # most steps are; another function would be dear
                     target, method, args = step
                     outcome, act = getattr(target, method)(*args), flow.send
                 else:
@@ -117,11 +120,12 @@ def run(flow: Flow[R], engine: Any, clock: Clock) -> R:
             except BaseException as error:  # noqa: BLE001 - the flow decides, and cleans up
                 outcome, act = error, flow.throw
     finally:
-        # First, as nothing can come between: an error's traceback holds this frame, and what a
-        # cycle holds, a lease perhaps, is not lost before the collector comes.
+        # The very first, so that nothing comes between. The traceback of an error holds this
+        # frame, and `outcome` may be that error: a cycle. What a cycle holds, a lease perhaps, is
+        # not given back before the collector comes.
         outcome = None
-        # An interrupt between two steps. The flow cleans up now, not when nobody refers to the
-        # traceback any more; it must not yield then.
+        # After an interrupt between two steps the flow cleans up now, and not only when nobody
+        # refers to the traceback any more. It must not yield then.
         flow.close()
 
 
@@ -147,9 +151,9 @@ async def arun(flow: Flow[R], engine: Any, clock: Clock) -> R:
 def twins(
     flow: Callable[Concatenate[S, P], Flow[R]],
 ) -> tuple[Callable[Concatenate[S, P], R], Callable[Concatenate[S, P], Coroutine[Any, Any, R]]]:
-    """A method and its ``a`` twin. Plain functions: Django 6.1 looks for their ``__func__``.
+    """A method and its ``a`` twin, of a flow that is a method.
 
-    ``method.flow`` is the flow.
+    Both are plain functions, as Django 6.1 reads ``__func__`` of them. ``method.flow`` is the flow.
     """
 
     def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -158,7 +162,7 @@ def twins(
     async def amethod(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await arun(flow(self, *args, **kwargs), self.engine, self.clock)
 
-    # What `help` shows is what callers get, and not the flow.
+    # `help` shows what callers get: the result, and not the flow.
     returns = flow.__annotations__.get("return", "")
     flow.__annotations__["return"] = returns.removeprefix("Flow[").removesuffix("]")
     method.flow = flow  # type: ignore[attr-defined]

@@ -1,10 +1,10 @@
-"""Starting a thread, and who it is that runs.
+"""Starting a thread, and telling which thread runs.
 
-``threading.Thread.start`` waits until the thread runs. That lets other greenlets run under
-gevent, and a signal handler that raises there leaves a lock held which the new thread needs to
-begin. :func:`start` waits for nothing: it either did, or raises.
+``threading.Thread.start`` waits until the thread runs. Under gevent that lets other greenlets run.
+And a signal handler that raises during the wait leaves a lock held, which the new thread needs to
+begin. :func:`start` does not wait: it starts the thread, or raises.
 
-The number of a thread (``threading.get_ident``) is given to another one when it has ended.
+The number of a thread that has ended (``threading.get_ident``) is given to another thread.
 :func:`this_thread` is an object that is never another thread's.
 """
 
@@ -22,27 +22,27 @@ from typing import Any
 
 def start(work: Callable[[], None], name: str) -> None:
     """Calls ``work`` in a daemon thread (greenlet); RuntimeError if the system gives none."""
-    # Looked up now: gevent may have patched it since the import.
+    # Looked up at every call: gevent may have patched it since the import.
     _thread.start_new_thread(_begin, (work, name))
 
 
 def _begin(work: Callable[[], None], name: str) -> None:
-    # Here no signal handler runs. A thread made in this one has a name, and a place in
-    # threading's lists until it ends.
+    # No signal handler runs in this thread. The thread made here has a name, and until it ends a
+    # place in threading's lists.
     thread = threading.Thread(target=work, name=name, daemon=True)
     try:
         thread.start()
-    except RuntimeError:  # that was the last one the system gave
+    except RuntimeError:  # the system gives no other thread, so this one does the work
         work()
 
 
 class Sole:
-    """Work that one thread does at a time, begun by whoever needs it.
+    """Work that one thread does at a time. Any caller that needs the work begins it.
 
-    ``who`` names that thread, and is empty while there is none; ``setdefault`` takes the place. A
-    thread that is not named there ends. One that an interrupt has struck off, as nobody could
-    tell whether it had begun, takes the place again. So nothing can be left in a state in which
-    nobody works, and nobody begins.
+    ``who`` names the thread, and is empty while there is none. ``setdefault`` takes the place. A
+    thread that is not named there ends. An interrupt may strike off a thread, as the interrupted
+    caller cannot tell whether the thread has begun; that thread takes the place again. So it cannot
+    come about that no thread works and none is begun.
     """
 
     def __init__(self, work: Callable[[object], None], name: str) -> None:
@@ -51,10 +51,10 @@ class Sole:
         self.who: dict[int, object] = {}
 
     def begin(self) -> None:
-        """Begins it unless somebody is at it; RuntimeError if the system gives no thread."""
+        """Begins the work unless a thread does it; RuntimeError if the system gives no thread."""
         me = object()
-        # `setdefault` and the start happen between two instructions of Python: an interrupt
-        # between them would leave a place that is taken, and nobody at work for ever.
+        # `setdefault` and the start happen between two instructions of Python. An interrupt
+        # between the two would leave the place taken for ever, and no thread at work.
         there = map(self.who.setdefault, (0,), (me,))
         mine = filter(partial(operator.is_, me), there)
         try:
@@ -64,11 +64,11 @@ class Sole:
             raise
 
     def is_done_by(self, me: object) -> bool:
-        """Whether the caller is the one; who has left comes in again if nobody else has."""
+        """True if ``me`` has the place. A thread that lost an empty place takes it again."""
         return self.who.setdefault(0, me) is me
 
     def leave(self) -> None:
-        """The next who needs the work begins it."""
+        """Empties the place: the next caller that needs the work begins it."""
         self.who.pop(0, None)
 
     def _begin(self, me: object) -> None:
@@ -78,7 +78,7 @@ class Sole:
         try:
             self._work(me)
         finally:
-            if self.who.get(0) is me:  # not its own end: an interrupt, under gevent
+            if self.who.get(0) is me:  # an interrupt under gevent ended it, not its own work
                 self.leave()
                 with contextlib.suppress(RuntimeError):
                     self.begin()
@@ -95,7 +95,7 @@ _locals: dict[object, Any] = {}
 
 
 def this_thread() -> object:
-    """The thread (greenlet) that runs: an object that dies with it."""
+    """The thread (greenlet) that runs, as an object that dies with it."""
     kind = threading.local
     local = _locals.get(kind)
     if local is None:
@@ -109,5 +109,5 @@ def this_thread() -> object:
 
 def this_task() -> asyncio.Task[Any] | None:
     """The running task; None where a coroutine is driven without an event loop."""
-    # Asked first: of a thread without a loop `current_task` raises, which takes ten times as long.
+    # In a thread without a loop `current_task` raises, which takes ten times as long as this look.
     return asyncio.current_task() if asyncio._get_running_loop() is not None else None

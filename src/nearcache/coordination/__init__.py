@@ -1,4 +1,4 @@
-"""Who may do what, among all processes that share a store: locks, claims, one computation of many.
+"""Who may do what, among all processes that share a store: locks, claims, single computations.
 
 locks.py               a named lock over an engine
 lock_attempts.py       one attempt to get it: asking, waiting in its queue, giving up

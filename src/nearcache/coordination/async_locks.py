@@ -1,8 +1,7 @@
 """A lock for async code only: what ``cache.alock`` gives.
 
-The same lock as :class:`nearcache.coordination.locks.Lock`, whose plain methods would block the
-event loop. Here the methods have their plain names and are awaited, as those of redis-py's async
-locks::
+It is a :class:`nearcache.coordination.locks.Lock`, whose plain methods would block the event loop.
+Here the methods with the plain names are awaited, as those of redis-py's async locks are::
 
     async with cache.alock("nightly", timeout=30, wait=5) as lock:
         await write(rows, fence=lock.token)

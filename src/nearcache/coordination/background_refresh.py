@@ -32,7 +32,7 @@ MAX_RUNNING = 8
 EXIT_WAIT_S = 1.0
 FAILING_MAX = 1024
 
-# The loop itself refers to its tasks weakly.
+# Kept here, because an event loop refers to its tasks weakly.
 _tasks: OfProcess[set[asyncio.Task[None]]] = OfProcess(set)
 _threads: OfProcess[set[_Job]] = OfProcess(set)
 
@@ -60,7 +60,7 @@ class _Job:
 
 
 def in_thread(work: Callable[[], None]) -> bool:
-    """Calls ``work`` in the background; False if too many run already. ``work`` does not raise."""
+    """Calls ``work`` in a thread; False if too many run already. ``work`` must not raise."""
     job = _Job(work)
     _threads.here().add(job)
     try:
@@ -77,10 +77,10 @@ def in_thread(work: Callable[[], None]) -> bool:
 
 
 def in_task(work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-    """The same in the running event loop."""
+    """:func:`in_thread` as a task of the running event loop."""
     tasks = _tasks.here()
     if len(tasks) >= MAX_RUNNING:
-        # Tasks of a loop that was closed under them never say that they are done.
+        # Tasks of a loop that was closed before they ended never call their callbacks.
         for task in [each for each in tasks if each.get_loop().is_closed()]:
             tasks.discard(task)
         if len(tasks) >= MAX_RUNNING:
@@ -104,7 +104,7 @@ class Failing:
             self._keys.popitem(last=False)
         if not known:
             logger.warning(
-                "%r cannot be computed anew (%s); what is known is served until it can,"
+                "%r cannot be computed anew (%s); the old value is served until it can be,"
                 " or until its grace is over",
                 decode_key(raw_key),
                 type(error).__name__,
@@ -117,7 +117,7 @@ class Failing:
 
 
 def _let_them_end() -> None:
-    # A daemon thread inside native code when the interpreter goes away can take it down hard.
+    # A daemon thread that is in native code when the interpreter ends can crash the process.
     give_up_at_s = time.monotonic() + EXIT_WAIT_S
     for job in list(_threads.here()):
         job.join(max(0.0, give_up_at_s - time.monotonic()))

@@ -47,7 +47,7 @@ class Claim:
         self._process = generation()
 
     def take(self) -> Flow[bool]:
-        """True if nobody else has it, and also where nobody can be asked."""
+        """True if no other owner has the claim, and also if the store cannot be asked."""
         asked_at_s = self._clock.monotonic_s()
         renewer = self._renewer
         if not self._may_be_held:
@@ -67,10 +67,10 @@ class Claim:
         return held
 
     def give_up(self) -> Flow[None]:
-        """Frees it; if the store does not answer, it is told again until the claim has ended."""
+        """Frees the claim. A store that does not answer is told again until the claim has ended."""
         if not self._is_ours:
             return
-        if self._until_s == -math.inf:  # nobody could be asked: nor is anybody now
+        if self._until_s == -math.inf:  # the store could not be asked, so it is not asked now
             self.abandon()
             return
         self._over, self.renew_at_s = True, math.inf
@@ -81,7 +81,7 @@ class Claim:
         self._ended()
 
     def abandon(self) -> None:
-        """The same after an interrupt: without a step that could take time."""
+        """:meth:`give_up` after an interrupt: without a step that could take time."""
         if not self._is_ours:
             return
         self._over, self.renew_at_s = True, math.inf
@@ -95,7 +95,7 @@ class Claim:
         self._ended()
 
     def keep(self) -> None:
-        """What the renewer does when it is due; raises nothing."""
+        """Renews the claim: the renewer calls it when the claim is due. Raises nothing."""
         self.renew_at_s = math.inf
         if self._over or self._clock.monotonic_s() >= self._until_s:
             return
@@ -105,14 +105,14 @@ class Claim:
             logger.debug("the claim of %r was not renewed: %s", decode_key(self._key), error)
             self._renew_in(RETRY_S[1])
             return
-        if self._over:  # given up meanwhile, and perhaps claimed anew by this
+        if self._over:  # it was given up meanwhile, and this call may have claimed it anew
             self._owe()
         elif held:
             self._renew_in(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
 
     @property
     def _is_ours(self) -> bool:
-        """True if there may be something to give up, and not by a forked child of the owner."""
+        """True if there may be a claim to give up, and this is not a forked child of its owner."""
         return self._may_be_held and self._process == generation()
 
     def _ended(self) -> None:
@@ -123,7 +123,7 @@ class Claim:
         self._renewer.later(self._undo, self._ttl_ms / 1000)
 
     def _renew_in(self, seconds: float) -> None:
-        # Not the clock of the cache, which tests move: the renewer waits in real time.
+        # Not by the clock of the cache, which tests move: the renewer waits in real time.
         self.renew_at_s = time.monotonic() + seconds
 
     @property

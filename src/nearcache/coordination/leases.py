@@ -5,13 +5,15 @@ by a clock of this process, read *before* the store was asked. A renewer (:mod:`
 renews a lease when a third of its time has passed. It serves tasks of event loops as well: a loop
 that is busy for longer than the time of a lock does not lose the lock.
 
-    held      the store renewed it in time, or said so at its release
-    lost      the store says that it is not ours, or is another one, or nobody could ask it in time
-    not ours  any more to renew: released, its lock object is gone, held for ``max_hold_s``
+    held      the store renewed the lease in time, or confirmed it at its release
+    lost      the store says that the lease is not ours, or it is another store by now, or it could
+              not be asked in time
+    ended     the lease is renewed no more: it was released, or its lock object is gone, or it was
+              held for ``max_hold_s``
 
-A lease that nobody refers to is renewed no more, as nobody can release it either: what a thread
-left behind when it died ends by itself. It is released at once if a ``with`` block held it, or if
-its release was begun: then an interrupt came between.
+A lease that nobody refers to is renewed no more, because nobody can release it: what a thread left
+behind when it died ends by itself. Such a lease is released at once if a ``with`` block held it, or
+if its release was begun, because then an interrupt came between.
 """
 
 from __future__ import annotations
@@ -37,14 +39,15 @@ FOREVER_MS = 10 * 365 * 86_400_000
 
 
 def lock_epoch(engine: Any) -> int | None:
-    """What changes when a store has lost all locks taken before (another file), if it does that."""
+    """A number that changes when a store has lost all locks (another file); None without one."""
     return getattr(engine, "lock_epoch", None)
 
 
 class Renewal:
-    """One question to the store; ``crossed`` if there was another one at that time.
+    """One question to the store, to renew a lease. ``crossed`` if another was under way meanwhile.
 
-    Which of the two the store answered last nobody knows then, and so not the time that it has.
+    Nobody knows which of the two questions the store answered last, so nobody knows the time that
+    the lease has.
     """
 
     __slots__ = ("__weakref__", "crossed")
@@ -58,7 +61,7 @@ def _nobody() -> None:
 
 
 class Lease:
-    """One hold of one lock. ``depth`` counts who came in again (``reentrant``)."""
+    """One hold of one lock. ``depth`` counts how often its caller came in (``reentrant``)."""
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class Lease:
         self.released = False
         self.renew_at_s = math.inf
         self._gone = False
-        self._asking: weakref.WeakSet[Renewal]  # made by the first
+        self._asking: weakref.WeakSet[Renewal]  # made by the first renewal
         self._lock_epoch = lock_epoch
         self._process = generation()
         self._clock = clock
@@ -94,7 +97,7 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """True once it is not sure any more that the lock is held."""
+        """True if it is not sure any more that the lock is held."""
         return (
             self._gone
             or self._clock.monotonic_s() >= self._ends_at_s
@@ -103,7 +106,7 @@ class Lease:
 
     @property
     def left_s(self) -> float:
-        """Seconds for which it is surely held, if nobody renews it."""
+        """Seconds for which the lock is surely held, if nobody renews it."""
         return max(0.0, self._ends_at_s - self._clock.monotonic_s())
 
     @property
@@ -112,17 +115,17 @@ class Lease:
         return self._process != generation()
 
     def confirmed(self, asked_at_s: float, ttl_ms: int) -> None:
-        """The store said that it is held, when asked then."""
+        """The store, asked at ``asked_at_s``, said that the lock is held."""
         self.ttl_ms = ttl_ms
         if ttl_ms >= FOREVER_MS:
             self._ends_at_s = self.renew_at_s = math.inf
         else:
             self._ends_at_s = asked_at_s + ttl_ms / 1000
-            # Not the lock's own clock, which tests move: the renewer waits in real time.
+            # Not by the lock's own clock, which tests move: the renewer waits in real time.
             self.renew_at_s = time.monotonic() + ttl_ms / 1000 / RENEWALS_PER_TTL
 
     def renewal(self) -> Renewal:
-        """To be made before the store is asked, and :meth:`settled` after its answer counts."""
+        """A question: made before the store is asked, :meth:`settled` when its answer counts."""
         mine = Renewal()
         asking: weakref.WeakSet[Renewal] = vars(self).setdefault("_asking", weakref.WeakSet())
         asking.add(mine)
@@ -133,23 +136,23 @@ class Lease:
         return mine
 
     def renewed(self, renewal: Renewal, asked_at_s: float, ttl_ms: int) -> None:
-        """The store said that it is held, when asked then, perhaps while others asked."""
+        """:meth:`confirmed`, but if another question was under way meanwhile."""
         if renewal.crossed:
             self.doubted(asked_at_s, ttl_ms)
         else:
             self.confirmed(asked_at_s, ttl_ms)
 
     def settled(self, renewal: Renewal) -> None:
-        """Its answer counts, or will never come."""
+        """The answer to the question counts by now, or will never come."""
         self._asking.discard(renewal)
 
     def doubted(self, asked_at_s: float, ttl_ms: int) -> None:
-        """The store may hold it for that time only: it is to be asked again at once."""
+        """The store may hold the lock for that time only, so it is to be asked again at once."""
         self._ends_at_s = min(self._ends_at_s, asked_at_s + ttl_ms / 1000)
         self._renew_next_in(0.0)
 
     def lose(self) -> LockLost:
-        """Marks it as lost, and says it."""
+        """Marks the lease as lost; the error to raise."""
         if not self._gone:
             self._gone = True
             self._counters.locks_lost += 1
@@ -159,7 +162,7 @@ class Lease:
         )
 
     def keep(self) -> None:
-        """What the renewer does when it is due; raises what is a bug, and is due again then."""
+        """Renews the lease, when it is due. A bug is raised, and the lease is due again then."""
         if self._clock.monotonic_s() >= self._renew_until_s:
             self.renew_at_s = math.inf
             logger.warning("lock %r: max_hold is over, not renewed", decode_key(self.name))

@@ -1,10 +1,10 @@
 """One attempt to get a named lock: asking, waiting in its queue, giving up.
 
-An interrupt may come after the store was asked and before its answer was kept. So the attempt knows
-at every moment what the store may have given:
+An interrupt may come after the store was asked and before its answer was kept. So an attempt knows
+at every moment what the store may have given. It depends on how the store answers:
 
-    over a network   by the ticket, a number that is made here before the store is asked
-    at once          by the answer, which native code puts into a list: no instruction lies
+    over a network   the ticket tells, a number that is made here before the store is asked
+    at once          the answer tells. Native code puts it into a list, so no instruction lies
                      between the lock and the list
 """
 
@@ -23,22 +23,27 @@ from nearcache.errors import ConnectionFailed, EngineError, EngineUnavailable, R
 
 FIRST_PAUSE_S = 0.001
 QUEUE_PAUSE_S = 0.005
-"""How often the first of a queue looks, where it cannot be woken."""
+"""The longest pause between two looks of a waiter that cannot be woken."""
 WAIT_MS = 1000
-"""The longest single wait of an engine: then signals are looked at, and the place renewed."""
+"""The longest single wait of an engine. Between two waits signals are handled, and the place in the
+queue is renewed."""
 OUTAGE_S = 15.0
-"""So long a store may be away before those who wait get its error."""
+"""How long a store may be away before callers that wait get its error."""
 LEAVE_AGAIN_S = 1.0
-"""A place is given up twice: asking for it may be on its way, and be overtaken the first time."""
+"""A place is given up twice, the second time so much later: the first time may overtake the request
+for the place."""
 
 
 class LockEngine(Protocol):
-    """The part of an engine that locks need; ``a`` twins beside it if it is ``native_async``.
+    """The part of an engine that locks need, with ``a`` twins if it is ``native_async``.
 
-    An engine that does not notice when a holder's process is gone has ``lock_ttl_ms``, the
-    time of a lock made without one: it is renewed like any other. One whose answers may get
-    lost has ``lock_ticket``, which makes tickets up, and takes one for ``lock_acquire`` too. One
-    of several servers has ``lock_server``, which says by its name where a lock is.
+    An engine may have more:
+
+    ``lock_ttl_ms``   the time of locks made without one, which are renewed like any other. For
+                      an engine that does not notice that the holder's process is gone
+    ``lock_ticket``   makes tickets up; ``lock_acquire`` then takes one, too. For an engine whose
+                      answers may get lost
+    ``lock_server``   the server of a lock, by the lock's name. For an engine of several servers
     """
 
     def lock_acquire(self, name: bytes, ttl_ms: int) -> int | None: ...
@@ -51,7 +56,7 @@ class LockEngine(Protocol):
 
 
 class LockAttempt:
-    """One attempt: what is asked, and what may have come of it when it is interrupted."""
+    """One attempt. It knows what the store was asked, and what the store may have given."""
 
     __slots__ = (
         "_answers",
@@ -80,7 +85,7 @@ class LockAttempt:
         self.ticket: int | None = make() if make else None
 
     def made(self, wait_s: float | None, blocks: bool) -> Flow[tuple[int | None, float]]:
-        """The token and when the store was asked for it; no token if the time is over."""
+        """The token, and when the store was asked for it. The token is None if the time is over."""
         token: int | None = None
         asked_at_s = self._clock.monotonic_s()
         give_up_at_s = math.inf if wait_s is None else asked_at_s + wait_s
@@ -137,7 +142,7 @@ class LockAttempt:
         return longest_ms if left_s * 1000 >= longest_ms else math.ceil(left_s * 1000)
 
     def withdraw(self, error: BaseException) -> None:
-        """Gives back whatever the store gave, or may have given. Asks nothing that could wait."""
+        """Gives back what the store gave, or may have given. Waits for nothing."""
         token = self.token
         if token is not None:
             tell(self._engine, self._name, "lock_release", token, self._ttl_ms)
@@ -160,7 +165,7 @@ class LockAttempt:
 
     def _told_at_once(self, method: str, *args: Any) -> Any:
         self.lock_epoch = lock_epoch(self._engine)
-        # Called by `starmap`, and kept by `extend`: all between two instructions of Python.
+        # `starmap` calls, and `extend` keeps the answer: all between two instructions of Python.
         answers = self._answers
         del answers[:-1]
         answers.extend(starmap(getattr(self._engine, method), (args,)))
@@ -168,7 +173,7 @@ class LockAttempt:
 
     @property
     def token(self) -> int | None:
-        """What a store that answers at once gave last."""
+        """The token that a store which answers at once gave last."""
         last = self._answers[-1] if self._answers else None
         if not isinstance(last, tuple):
             return last
@@ -178,12 +183,12 @@ class LockAttempt:
 
 
 def may_have_happened(error: BaseException) -> bool:
-    """False if the store refused, or was not asked."""
+    """False if the store refused, or was not asked: then it gave nothing."""
     return not isinstance(error, EngineError) or isinstance(error, ReplyTimeout | ConnectionFailed)
 
 
 class Absence:
-    """A store that is away while somebody waits: how long, and when to look again."""
+    """A store that is away while a caller waits: for how long, and when to look again."""
 
     def __init__(self, clock: Clock) -> None:
         self.since_s: float | None = None
@@ -193,7 +198,7 @@ class Absence:
         self.since_s = None
 
     def goes_on(self, error: EngineUnavailable) -> float:
-        """Seconds to pause; raises the error if that has been going on for too long."""
+        """Seconds to pause. Raises the error if the store has been away for too long."""
         now_s = self._clock.monotonic_s()
         if self.since_s is None:
             self.since_s = now_s
@@ -207,7 +212,7 @@ def native_async(engine: Any) -> bool:
 
 
 def tell(engine: Any, name: bytes, method: str, number: int, ttl_ms: int) -> None:
-    """Tells the store now if that takes no time, and else as soon as somebody else can."""
+    """Tells a store that answers at once now, and any other from the renewer's thread."""
     if not native_async(engine):
         with contextlib.suppress(EngineUnavailable):
             getattr(engine, method)(name, number)
@@ -218,6 +223,6 @@ def tell(engine: Any, name: bytes, method: str, number: int, ttl_ms: int) -> Non
 def tell_later(
     engine: Any, name: bytes, method: str, number: int, ttl_ms: int, after_s: float = 0.0
 ) -> None:
-    """Has the store told until it answers, or the lock's time is over."""
+    """Has the renewer tell the store, until it answers or the lock's time is over."""
     renewer = renewer_of(engine, name)
     renewer.later(lambda: getattr(engine, method)(name, number), ttl_ms / 1000, after_s)

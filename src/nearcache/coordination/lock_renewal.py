@@ -46,15 +46,15 @@ RENEWALS_PER_TTL = 3
 RETRY_S = (0.05, 1.0)
 """The shortest and the longest pause before a store that did not answer is asked again."""
 LINGER_S = 0.25
-"""So long an idle thread waits for something to do; shorter than what is renewed lives."""
+"""How long an idle thread waits for something to do: less than the life of what it renews."""
 LOOK_S = 5.0
 """The longest sleep while something is kept: an interrupt may have cut an undo short."""
 UNDO_S = 60.0
-"""So long it is tried to undo what was lost."""
+"""How long a renewer tries to undo what was lost."""
 
 
 class Kept(Protocol):
-    """What a renewer renews. ``keep`` raises nothing, and sets ``renew_at_s`` anew."""
+    """A thing that a renewer renews. ``keep`` raises nothing, and sets ``renew_at_s`` anew."""
 
     renew_at_s: float
 
@@ -62,7 +62,7 @@ class Kept(Protocol):
 
 
 class _Debt:
-    """Something the store has to be told, until when it matters."""
+    """A message that the store must get, and until when it matters."""
 
     def __init__(self, act: Callable[[], object], due_at_s: float, until_s: float) -> None:
         self.act = act
@@ -71,10 +71,10 @@ class _Debt:
         self.pause_s = RETRY_S[0]
 
     def pay(self) -> bool:
-        """True if it is done with."""
+        """True if the debt is paid, or matters no more."""
         try:
             self.act()
-        except (EngineUnavailable, EngineConfiguration):  # rights may be given back
+        except (EngineUnavailable, EngineConfiguration):  # a right may be granted again
             self.pause_s = min(self.pause_s * 2, RETRY_S[1])
             self.due_at_s = time.monotonic() + self.pause_s
             return self.due_at_s > self.until_s
@@ -86,7 +86,7 @@ class Renewer:
 
     def __init__(self) -> None:
         self._kept: dict[weakref.ref[Any], Callable[[], object] | None] = {}
-        self.heir: Renewer | None = None  # who took over what this one had
+        self.heir: Renewer | None = None  # the renewer that took over what this one had
         self._process = generation()
         self._debts: list[_Debt] = []
         self._serving = Sole(self._serve, "nearcache-leases")
@@ -97,7 +97,7 @@ class Renewer:
         self._told = False
 
     def add(self, kept: Kept, undo: Callable[[], object] | None = None) -> None:
-        """Renews it from now on; ``undo`` is owed if it is lost before it was dropped."""
+        """Renews it from now on. ``undo`` is owed if it is collected before it was dropped."""
         self._kept[weakref.ref(kept, self._lost)] = undo
         if kept.renew_at_s < math.inf:
             self._see_to(kept.renew_at_s)
@@ -107,16 +107,16 @@ class Renewer:
         self._kept.pop(weakref.ref(kept), None)
 
     def later(self, act: Callable[[], object], for_s: float, after_s: float = 0.0) -> None:
-        """Calls ``act`` in the renewer's thread, again while the store is away or refuses.
+        """Calls ``act`` in the renewer's thread, and again while the store is away or refuses.
 
-        For ``for_s`` seconds at most, and the first time ``after_s`` seconds from now.
+        The first time is ``after_s`` seconds from now, the last at most ``for_s`` seconds later.
         """
         due_at_s = time.monotonic() + after_s
         self._debts.append(_Debt(act, due_at_s, due_at_s + for_s))
         self._see_to(due_at_s)
 
     def take_over(self, other: Renewer) -> None:
-        """Does from now on what the other one did, whose thread finds nothing more to do."""
+        """Does from now on what ``other`` did. The thread of ``other`` finds nothing more to do."""
         self._kept.update(other._kept)
         self._debts += other._debts
         other._kept.clear()
@@ -126,12 +126,12 @@ class Renewer:
             self._see_to(-math.inf)
 
     def see_to(self, kept: Kept) -> None:
-        """What was added is due at another time."""
+        """Notes that something which was added is due at another time."""
         if kept.renew_at_s < math.inf:
             self._see_to(kept.renew_at_s)
 
     def _lost(self, reference: weakref.ref[Any]) -> None:
-        # Taken off last: what an interrupt leaves here dead, the thread finds.
+        # Taken off last: the thread finds a dead reference that an interrupt leaves here.
         undo = self._kept.get(reference)
         if undo is not None and self._process == generation():
             self.later(undo, UNDO_S)
@@ -153,7 +153,7 @@ class Renewer:
         except RuntimeError as error:
             if not self._told:
                 self._told = True
-                logger.warning("no thread to renew locks, which so end by their time: %s", error)
+                logger.warning("no thread to renew locks, so each ends with its time: %s", error)
         else:
             self._told = False
 
@@ -162,16 +162,16 @@ class Renewer:
             self._act()
 
     def _act(self) -> None:
-        # Apart from _serve: its names would keep the last lease alive while it waits.
+        # Not in _serve, whose names would keep the last lease alive while it waits.
         for act in self._due():
             try:
                 act()
             except Exception:
-                # A bug in one lock must not cost the others theirs.
+                # A bug in one lock must not keep the other locks from being renewed.
                 logger.exception("a lock could not be renewed")
 
     def _wait(self, me: object) -> bool:
-        """Until somebody is due; False if there is nobody to wait for."""
+        """Waits until something is due; False if there is nothing to wait for."""
         while True:
             self._wakes_at_s = math.inf  # K2
             next_at_s = self._next_at_s()
@@ -190,7 +190,7 @@ class Renewer:
             self._bell.acquire(timeout=min(left_s, LOOK_S))
 
     def _next_at_s(self) -> float:
-        # No name here may outlive the call: it would keep a lease alive that nobody holds.
+        # A name that outlives this call would keep a lease alive that nobody holds.
         dues = [each.renew_at_s for each in self._living()]
         return min(dues + [each.due_at_s for each in list(self._debts)], default=math.inf)
 
@@ -211,7 +211,7 @@ class Renewer:
         return [*kept, *(lambda debt=debt: self._pay(debt) for debt in debts)]
 
     def _pay(self, debt: _Debt) -> None:
-        done = True  # also if it raises: no debt is paid for ever
+        done = True  # also if `pay` raises: a debt must not be tried for ever
         try:
             done = debt.pay()
         finally:
@@ -221,12 +221,12 @@ class Renewer:
 
 
 _renewers: OfProcess[dict[tuple[object, Hashable], Renewer]] = OfProcess(dict)
-"""By the kind of ``threading.Lock`` they were made with, and by server. Those of a kind that is
-not the last one have retired. None is the parent's: its threads are not here."""
+"""Renewers by the kind of ``threading.Lock`` that they were made with, and by server. Those of an
+earlier kind have retired. None of them is the parent's, whose threads are not here."""
 
 
 def renewer_of(engine: Any, name: bytes) -> Renewer:
-    """The one for what the engine holds under that name, as gevent has patched it or not."""
+    """The renewer of what the engine holds under that name, made for ``threading`` as it is now."""
     server_of = getattr(engine, "lock_server", None)
     server = (id(engine), server_of(name) if server_of else None)
     return _renewers.here().get((threading.Lock, server)) or _made_for(server)

@@ -2,8 +2,8 @@
 
 The engine decides who holds the lock and who is next (``lock_acquire`` and its neighbours in
 :mod:`nearcache.engines.contract`). :mod:`.leases` is what a holder has, and :mod:`.lock_renewal`
-renews it. This module is what a caller sees. Every method is there twice: plain, and with an ``a``
-before its name to be awaited.
+renews it. This module is what a caller sees. Each method is there twice: plain, and with an ``a``
+before its name, to be awaited.
 
     with cache.lock("report", timeout=30, wait=5) as lock:
         write(rows, fence=lock.token)   # what we write to may refuse a lower token
@@ -103,7 +103,7 @@ class Lock:
 
     @property
     def lost(self) -> bool:
-        """True if it was acquired, and is not surely held any more. Asks nobody."""
+        """True if the lock was acquired, and is not surely held any more. Asks nobody."""
         return self._lease is not None and (self._lease.inherited or self._lease.lost)
 
     def check(self) -> None:
@@ -157,10 +157,10 @@ class Lock:
     renew, arenew = twins(_renew)
 
     def _release(self) -> Flow[None]:
-        """Lets go; raises LockLost if the lock was no longer held.
+        """Releases the lock; raises LockLost if it was no longer held.
 
-        If the store does not answer, or refuses (its rights were revoked), that is raised, and
-        it is told again until it takes it or the lock's time is over.
+        A store may not answer, or refuse (the right was revoked). Its error is raised, and it is
+        told again until it takes the release, or the lock's time is over.
         """
         lease = self._held()
         if lease.depth > 1:
@@ -177,12 +177,12 @@ class Lock:
             else:
                 held = lease.undo()
             renewer.drop(lease)
-        except (EngineUnavailable, EngineConfiguration) as error:  # rights may be given back
+        except (EngineUnavailable, EngineConfiguration) as error:  # a right may be granted again
             tell_later(self.engine, self.name, "lock_release", lease.token, self._ttl_ms)
             renewer.drop(lease)
             if lease.lost:
                 raise lease.lose() from error
-            # Whether it was held to the end nobody can tell: the store may be back empty.
+            # Nobody can tell whether it was held to the end: the store may come back empty.
             raise
         except EngineError:
             renewer.drop(lease)
@@ -197,10 +197,10 @@ class Lock:
 
     release, arelease = twins(_release)
 
-    # -- the names that redis-py, and so django-redis, has for the same --------------------------
+    # -- the same by the names of redis-py and django-redis ---------------------------------------
 
     def owned(self) -> bool:
-        """Whether this object surely holds the lock. Asks nobody."""
+        """True if this object surely holds the lock. Asks nobody."""
         return self._lease is not None and not self.lost
 
     def reacquire(self) -> bool:
@@ -272,7 +272,7 @@ class Lock:
             try:
                 self._withdraw(bid, error)
             except BaseException:
-                # Interrupted again. Nobody else knows what the store gave.
+                # Interrupted again, and nobody else knows what the store gave.
                 self._withdraw(bid, error)
                 raise
             raise
@@ -311,9 +311,9 @@ class Lock:
         lease.renewer.add(lease, lease.undo if self._in_block else None)
 
     def _come_in_again(self, caller: object | None) -> bool:
-        """True if the caller holds the lock already, and may; it is None if nobody may."""
+        """True if the caller holds the lock already, and may come in again; None is nobody."""
         if self._lease is not None and self._lease.inherited:
-            self._lease, self._depth = None, 0  # our parent's, which holds it still
+            self._lease, self._depth = None, 0  # the lease is our parent's, which holds it still
         lease = None if caller is None else self._lease_of(caller)
         if self._lease is not None and lease is not self._lease:
             raise LockNotAcquired(
@@ -330,12 +330,12 @@ class Lock:
         return True
 
     def _lease_of(self, caller: object) -> Lease | None:
-        """What that thread or task holds, and not an earlier one that had its number."""
+        """The lease of that thread or task, and not of an earlier one that had the same id."""
         lease = _reentrant.here().get((id(self.engine), self.name, id(caller)))
         return lease if lease is not None and lease.owner() is caller else None
 
     def _go_out(self, lease: Lease) -> bool:
-        """True if nobody of this caller is left inside, so that the lock has to be released."""
+        """Goes out once. True if the caller is out for good, so the lock has to be released."""
         lease.depth -= 1
         self._depth -= 1
         if not self._depth:
@@ -353,7 +353,7 @@ class Lock:
             leases.pop(key, None)
 
     def _back_to(self, depth: int) -> None:
-        """Goes out as often as an interrupted call came in."""
+        """Undoes what an interrupted call did: goes out until ``depth`` is reached."""
         if self._lease is None or self._depth <= depth:
             return
         lease = self._lease
@@ -397,12 +397,12 @@ class Lock:
 
 _Leases = weakref.WeakValueDictionary[tuple[int, bytes, int], Lease]
 _reentrant: OfProcess[_Leases] = OfProcess(weakref.WeakValueDictionary)
-"""Leases of reentrant locks, by engine, name and the ``id`` of the thread or task that holds
-them; that it is still the same one says ``lease.owner``."""
+"""Leases of reentrant locks, by engine, name and the ``id`` of the thread or task that holds them.
+``lease.owner`` tells whether that thread or task lives still."""
 
 
 def _hidden(ours: Exception, error: BaseException | None) -> bool:
-    """True if the block ended with an error of its own, which says more than ours."""
+    """True if the block ended with an error of its own, which says more. Ours is then logged."""
     if error is not None:
         logger.warning("%s (while handling %s)", ours, type(error).__name__)
     return error is not None
@@ -414,7 +414,7 @@ def _caller() -> object:
 
 
 def _greenlets() -> bool:
-    # gevent and eventlet put a function of theirs here; a native wait would stop them all.
+    # gevent and eventlet put a function of theirs there. A native wait would stop all greenlets.
     return not isinstance(time.sleep, types.BuiltinFunctionType)
 
 
@@ -426,7 +426,7 @@ def _ttl_ms(timeout_s: float | None, engine: Any) -> int:
         return int(getattr(engine, "lock_ttl_ms", FOREVER_MS))
     if not isinstance(timeout_s, _NUMBER) or isinstance(timeout_s, bool):
         raise TypeError(f"timeout is {timeout_s!r}; write a number of seconds")
-    if not timeout_s > 0:  # not a number is not above 0 either
+    if not timeout_s > 0:  # `<= 0` would let nan pass
         raise ValueError(f"timeout is {timeout_s!r}; write a number of seconds above 0")
     if timeout_s * 1000 >= FOREVER_MS:
         return FOREVER_MS  # infinity included

@@ -61,12 +61,12 @@ from nearcache.coordination.claims import Claim
 R = TypeVar("R")
 
 Look = Callable[[], Flow[bytes | None]]
-"""Looks for the value in the store; None if it is not there."""
+"""A flow that looks for the value in the store; None if it is not there."""
 
 FIRST_LOOK_S = 0.005
 LONGEST_LOOK_S = 0.100
 PACE_S = 0.1
-"""How long a process that found somebody refreshing a key does not ask about it again."""
+"""How long a process does not ask about a key again that another process refreshes."""
 LOOK_S, LOOK_AGAIN_S = 0.1, 1.0
 
 _PACED_MAX = 1024
@@ -76,16 +76,16 @@ Leader = tuple[object, Callable[[], object]]
 
 
 class Seat:
-    """Where a thread or a greenlet sleeps."""
+    """What a thread or a greenlet sleeps on."""
 
     def __init__(self) -> None:
-        # Not an Event: who is interrupted inside of one leaves its lock held.
+        # Not an Event: an interrupt inside of one would leave its lock held.
         self._lock = threading.Lock()
         self._lock.acquire()
 
     def wake(self) -> bool:
-        """False if there surely is nobody to wake."""
-        with contextlib.suppress(RuntimeError):  # woken already
+        """False if it is sure that nobody is there to be woken."""
+        with contextlib.suppress(RuntimeError):  # it was woken before
             self._lock.release()
         return True
 
@@ -94,7 +94,7 @@ class Seat:
 
 
 class TaskSeat(Seat):
-    """Where a task of an event loop sleeps; a thread may wake it."""
+    """What a task of an event loop sleeps on. A thread may wake it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ class Threads:
 
     @staticmethod
     def leader() -> Leader:
-        """Who leads: his thread (under gevent his greenlet), and his task."""
+        """The caller as a leader: its thread (under gevent its greenlet), and its task."""
         return this_thread(), _nobody
 
     @staticmethod
@@ -150,7 +150,7 @@ class Tasks(Threads):
     def cannot_wait_for(leader: Leader) -> bool:
         if leader[0] is not this_thread():
             return False
-        # Another task of this loop can go on while we wait; a plain call further up cannot.
+        # While we wait, another task of this loop can go on. A plain call further up cannot.
         task = this_task()
         return task is None or leader[1] is _nobody or leader[1]() is task
 
@@ -175,7 +175,7 @@ class _Turn:
 
 
 class _Closed(_Turn):
-    """The last turn of a crew: nobody's, and never over."""
+    """The last turn of a crew. It is nobody's turn, and it is never over."""
 
     __slots__ = ()
     is_free = False
@@ -188,18 +188,18 @@ _CLOSED = _Closed()
 
 
 class _Crew:
-    """Those of this process who want one key; the leader is not among the seats."""
+    """The callers of this process that want one key. The leader has no seat."""
 
     def __init__(self, engine: object) -> None:
-        self.engine = engine  # keeps its id from being another one's meanwhile
+        self.engine = engine  # kept, so that its id is not given to another engine meanwhile
         self.seats: deque[Seat] = deque()
         self.turns: dict[int, _Turn] = {}
-        self.number = 0  # of the last turn, as far as is known
+        self.number = 0  # of the last turn, or of an earlier one
         self.raw: bytes | None = None
         self.over = False
 
     def last(self) -> _Turn | None:
-        """The turn that is on, or was the last one."""
+        """The turn that is on, or else the last turn."""
         number = self.number
         while number + 1 in self.turns:
             number += 1
@@ -207,7 +207,7 @@ class _Crew:
         return self.turns.get(number)
 
     def take(self, turn: _Turn) -> bool:
-        """True if nobody led, and this turn is on now (F1)."""
+        """True if nobody led: then this turn is on now (F1)."""
         number = self.number
         while (last := self.turns.get(number)) is not None:
             if not last.is_free:
@@ -230,7 +230,7 @@ class _Crew:
 
 
 class _Field:
-    """Who is in the air in this process. Leaders of its parent will never land here."""
+    """All crews of this process. Leaders of its parent will never land here."""
 
     def __init__(self) -> None:
         self.crews: dict[tuple[int, bytes], _Crew] = {}
@@ -241,10 +241,10 @@ _field = OfProcess(_Field)
 
 
 class Flight:
-    """One caller's turn at one key. :meth:`flown` runs what it does with it, and lands.
+    """One caller's flight for one key. :meth:`flown` runs the caller's steps, and lands.
 
-    Inside: :meth:`join` or :meth:`try_join`, then compute and store if told to. ``raw`` is what
-    the crew gets.
+    The steps are :meth:`join` or :meth:`try_join`. If these say so, the caller then computes and
+    stores. ``raw`` is what the crew gets.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Flight:
         self._turn: _Turn | None = None
 
     def flown(self, steps: Flow[R]) -> Flow[R]:
-        """What the steps return; lands after them, however they end."""
+        """Returns what the steps return. Lands after them, however they end."""
         try:
             outcome = yield from steps
         except Exception:
@@ -310,12 +310,12 @@ class Flight:
         return False
 
     def moved_here(self) -> None:
-        """Says that it is this thread or task that computes, not the one that joined."""
+        """Notes that this thread or task computes, and not the one that joined."""
         if self._turn is not None:
             self._turn.leader = self._ways.leader()
 
     def leave(self) -> Flow[None]:
-        """Lands: leaves ``raw`` to the crew, or the lead if there is none. Harmless twice."""
+        """Lands: leaves ``raw`` to the crew, or without it the lead. May be called twice."""
         try:
             self._land(self.raw)
             yield from self._claim.give_up()
@@ -339,7 +339,7 @@ class Flight:
         return crew
 
     def _takes(self, crew: _Crew) -> bool:
-        """True if this leads now."""
+        """True if this flight leads the crew now."""
         self._crew, self._turn = crew, _Turn(self, self._ways.leader())
         if crew.take(self._turn):
             self._counters.local_leads += 1
@@ -348,7 +348,7 @@ class Flight:
         return False
 
     def _board(self, give_up_at_s: float) -> Flow[bytes | None]:
-        """The bytes that a leader left; None for who leads, must not wait, or waited in vain."""
+        """The bytes that a leader left; None for a caller that leads, or cannot wait any longer."""
         while True:
             crew = self._crew_now()
             if self._takes(crew):
@@ -366,7 +366,7 @@ class Flight:
                 return crew.raw
 
     def _sit(self, crew: _Crew, seat: Seat, give_up_at_s: float) -> Flow[bool]:
-        """True when the crew is over; False for who leads it now, or waited in vain."""
+        """True when the crew is over; False if this caller leads it now, or waited in vain."""
         while not crew.over:  # F2
             if crew.is_free() and self._takes(crew):
                 return False
@@ -387,10 +387,10 @@ class Flight:
                 self._hand_on(crew)
 
     def _land(self, raw: bytes | None) -> None:
-        """Every step of it may be repeated: it may have been interrupted before."""
+        """Every step may be repeated, because an interrupt may have cut an earlier call short."""
         crew, turn = self._crew, self._turn
         if crew is None or turn is None or self._field is not _field.here():
-            return  # or we were forked: the seats are those of the parent's threads
+            return  # we do not lead; or we were forked, and the seats are of the parent's threads
         if raw is not None:
             crew.raw = raw
             crew.over = True
@@ -410,8 +410,8 @@ class Flight:
             crew.wake_all()
 
     def _disband(self, crew: _Crew) -> None:
-        # Another one that has come in between may go as well: it costs a second leader here,
-        # who finds the claim of the first.
+        # A crew that came in between may go as well. That costs a second leader here, which finds
+        # the claim of the first.
         if self._field.crews.get(self._name) is crew:
             self._field.crews.pop(self._name, None)
 
@@ -421,7 +421,7 @@ class Flight:
         pause_s = FIRST_LOOK_S
         while True:
             held = yield from self._claim.take()
-            # Also with the claim: the value may have been stored between the miss and that.
+            # It looks with the claim, too: the value may have been stored since the miss.
             raw = yield from look()
             if raw is not None:
                 self._counters.flight_follows += 1
