@@ -1,8 +1,8 @@
 """A dict with deadlines: the reference that the other engines are tested against.
 
-Plain rather than fast. One lock around everything makes each method atomic, so what it
-does is what the contract means. Unbounded, of this process only, and its named locks know
-no other process: not a cache to run a site on.
+It is plain rather than fast. One lock around everything makes each method atomic, so what it does
+is what the contract means. It has no bound, belongs to this process only, and its named locks know
+no other process: it is no cache to run a site on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COUNTER = re.compile(rb"-?(0|[1-9][0-9]*)")
 _INT64 = range(-(2**63), 2**63)
 
 PLACE_KEPT_MS = 2000
-"""So long a place in a lock's queue waits for its owner to ask again."""
+"""How long a place in a lock's queue waits for its owner to ask again."""
 
 
 @dataclass
@@ -146,7 +146,7 @@ class MemoryEngine:
     def scan(
         self, cursor: int, limit: int, *, prefix: bytes = b"", glob: bytes | None = None
     ) -> tuple[int, list[ScanItem]]:
-        """The cursor is the highest version seen: versions only grow, so none is passed over."""
+        """The cursor is the highest version seen. Versions only grow, so no item is passed over."""
         with self._lock:
             found = sorted(self._matching_locked(prefix, glob), key=lambda pair: pair[1].version)
             page = [pair for pair in found if pair[1].version > cursor][:limit]
@@ -276,7 +276,7 @@ class MemoryEngine:
 
 
 def _counter(value: bytes) -> int:
-    # Digits beyond 20 cannot fit 64 bits; int() would refuse 4,301 of them with another error.
+    # More than 20 digits do not fit 64 bits. Of 4,301 digits int() would raise another error.
     if len(value) > 20 or not _COUNTER.fullmatch(value):
         raise DataError("the value is not a counter")
     return int(value)

@@ -1,17 +1,17 @@
 """THE CONTRACT of topologies: which server takes a request.
 
-A request is a packed command (:mod:`.protocol.resp`), the key that routes it, and its *safety*,
-which says what may be done with it:
+A request is a packed command (:mod:`.protocol.resp`), the key that routes it, and its *safety*.
+The safety says whether the request may be repeated:
 
-    READ   changes nothing: may be sent again, and to a replica if the user asked for that
+    READ   changes nothing. It may be sent again, and to a replica if the user asked for that
     SAFE   may be sent again, whatever others did in between: reads that must not come from a
-           replica, and scripts of locks, which know who asks a second time
-    ONCE   must not be repeated once it may have been carried out. All that writes: of a SET
-           sent twice, the second could undo a DEL or a newer SET that came between the two
+           replica, and scripts of locks, which know a caller that asks a second time
+    ONCE   must not be repeated once it may have been carried out. That is all that writes: the
+           second of two equal SETs could undo a DEL or a newer SET that came between the two
 
-An error reply is returned, as a :class:`~nearcache.engines.redis.protocol.resp.ErrorReply`: it is
-the engine that raises, after it has said so by ``told``. MOVED and ASK never come out: they are
-followed here, and so is READONLY where sentinels know the way. What cannot be answered raises
+An error reply is returned, as a :class:`~nearcache.engines.redis.protocol.resp.ErrorReply`. The
+engine raises it, after it has called ``told``. A topology follows MOVED and ASK, and never returns
+them. It follows READONLY where sentinels know the primary. A request that gets no answer raises
 :class:`~nearcache.errors.EngineUnavailable`, within the timeouts.
 """
 
@@ -35,10 +35,10 @@ class ServerConnection(Protocol):
     name: str
     """``host:port`` or the socket's path, for messages and stats."""
     reader_class: str
-    """What parses the replies: ``hiredis.Reader``, or ours."""
+    """The class that parses replies: ``hiredis.Reader``, or ours."""
 
     def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
-        """The reply to one command. ``key`` is not looked at."""
+        """The reply to one command. ``key`` makes no difference here."""
 
     def ask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]:
         """The replies to ``count`` commands in one write."""
@@ -48,15 +48,15 @@ class ServerConnection(Protocol):
     async def aask_many(self, packed: bytes, count: int, safety: int = ONCE) -> list[Reply]: ...
 
     def close(self) -> None:
-        """Drops the connections; the next request makes new ones."""
+        """Drops the connections. The next request makes new ones."""
 
     def stats(self) -> dict[str, int]: ...
 
 
 class Topology(Protocol):
-    """All servers of a target. Constructing one connects to nothing.
+    """All servers of a target. Making one connects to nothing.
 
-    Where there is one primary, a topology has ``ask_many`` and ``aask_many`` of a line as well.
+    A topology with one primary has ``ask_many`` and ``aask_many`` of a line as well.
     """
 
     target: Target
@@ -64,16 +64,16 @@ class Topology(Protocol):
     """True where keys live on several servers, and one command may not name two of them."""
 
     def ask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply:
-        """The reply to one command; without a key, of any primary."""
+        """The reply to one command. Without a key any primary is asked."""
 
     def ask_each(self, requests: Sequence[tuple[bytes, bytes]], safety: int = ONCE) -> list[Reply]:
         """The replies to (packed command, key) pairs, in their order: one write per server."""
 
     def primaries(self) -> list[ServerConnection]:
-        """A line to every primary: for SCAN, DBSIZE, FLUSHDB."""
+        """The lines to all primaries, for SCAN, DBSIZE and FLUSHDB."""
 
     def server_of(self, key: bytes) -> str:
-        """The name of the server that has the key, as far as is known. Asks nobody."""
+        """The name of the server that has the key; empty if it is not known. Asks nobody."""
 
     async def aask(self, packed: bytes, key: bytes | None = None, safety: int = ONCE) -> Reply: ...
 
@@ -84,9 +84,10 @@ class Topology(Protocol):
     async def aprimaries(self) -> list[ServerConnection]: ...
 
     def told(self, reply: ErrorReply) -> None:
-        """An error reply is about to be raised. After READONLY the next request reconnects:
+        """The caller is about to raise an error reply.
 
-        a failover may have moved the name in the settings to another server.
+        After READONLY the next request connects anew, because a failover may have moved the name in
+        the settings to another server.
         """
 
     def client(self) -> Any:

@@ -1,19 +1,19 @@
 """The contract of engines over a topology: one round trip per method, and per server.
 
-Every method is a flow (:mod:`nearcache.base.sans_io`), so that each is there twice, plain and to be
-awaited. Where Redis does not have what the contract asks for:
+Each method is a flow (:mod:`nearcache.base.sans_io`), so it is there twice: plain, and to be
+awaited. Redis differs from what the contract of engines asks for:
 
-Deadlines   are sent as milliseconds left (PX), never as a point in time: the clocks of hosts
+Deadlines   are sent as milliseconds left (PX), and never as a point in time: the clocks of hosts
             differ, and a TTL should not.
 Versions    do not exist. The token of ``gets`` is the SHA-1 of the value, and ``cas`` compares
             it on the server. So a value that was changed and changed back counts as unchanged.
-Refusal     does not happen: a server without room says OOM, which is raised, or evicts.
+Refusal     does not happen. A server without room evicts, or says OOM, which is raised.
 Culling     is the server's (``maxmemory-policy``): ``cull`` does nothing.
-scan        tells keys only; what would have to be asked key by key is -1.
-clear       deletes key by key, as named locks are keys as well, and stay; ``flush`` is FLUSHDB.
+scan        tells keys only. What the server would have to be asked key by key is -1.
+clear       deletes key by key, because named locks are keys and must stay. ``flush`` is FLUSHDB.
 
-Keys that hold something else than a string are absent to ``get_many`` (as MGET has it) and a
-:class:`~nearcache.errors.DataError` to everything that needs the value.
+A key that holds no string is absent to ``get_many``, as MGET has it. To all methods that need the
+value it is a :class:`~nearcache.errors.DataError`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ INFO_NUMBERS = {
     "expired_keys": "server_expired",
     "connected_clients": "server_clients",
 }
-"""Fields of INFO, and what ``stats`` calls them; summed over all primaries."""
+"""Fields of INFO, and their names in ``stats``. They are summed over all primaries."""
 
 
 class RedisEngine(RedisLocks, RedisClaims):
@@ -70,7 +70,7 @@ class RedisEngine(RedisLocks, RedisClaims):
 
     @property
     def engine(self) -> RedisEngine:
-        return self  # what flows ask
+        return self  # flows ask it
 
     # -- one key -----------------------------------------------------------------------------
 
@@ -81,8 +81,8 @@ class RedisEngine(RedisLocks, RedisClaims):
     get, aget = twins(_get)
 
     def _gets(self, key: bytes) -> Flow[tuple[bytes, int] | None]:
-        # Not READ, here and in expires_at: what is decided by it must not come from a replica
-        # that lags.
+        # Not READ, here and in expires_at: callers decide by the answer, so it must not come from
+        # a replica that lags.
         raw: bytes | None = yield from self._one(SAFE, key, b"GET", key)
         return None if raw is None else (raw, _token(raw))
 
@@ -137,13 +137,13 @@ class RedisEngine(RedisLocks, RedisClaims):
         try:
             return (yield from self._incr_without_script(key, delta))
         except NotPermitted:
-            self._may_script = True  # its rights may have been mended since
+            self._may_script = True  # the user may have got the right to scripts meanwhile
             raise
 
     def _incr_without_script(self, key: bytes, delta: int) -> Flow[int | None]:
-        """In a transaction: a list stands where the key is absent, so that INCRBY makes none.
+        """In a transaction. If the key is absent a list stands there, so that INCRBY makes no key.
 
-        Of a string LPUSH and LPOP are refused, and do nothing; the list goes with its item.
+        A string refuses LPUSH and LPOP, which then do nothing. The list goes with its only item.
         """
         steps: list[tuple[Word, ...]]
         steps = [(b"LPUSH", key, b""), (b"INCRBY", key, delta), (b"LPOP", key)]
@@ -170,14 +170,14 @@ class RedisEngine(RedisLocks, RedisClaims):
     def _touch_head(self, key: bytes, expires_at_ms: int | None, size: int) -> Flow[bytes | None]:
         """:meth:`touch`, and the first ``size`` bytes of the value; None if there is no such key.
 
-        Values that hold their own deadline have to be written anew, others do not: so the
-        common touch stays one round trip.
+        Only a value that holds a deadline of its own has to be written anew, and its head tells. So
+        the common touch stays one round trip.
         """
         left_ms = self._left_ms(expires_at_ms)
         move = (b"PERSIST", key) if left_ms is None else (b"PEXPIRE", key, left_ms)
         head = (b"GETRANGE", key, 0, size - 1)
-        # The head once more behind the move: a value that was there to be moved is seen, and one
-        # that comes later has the deadline that it is stored with.
+        # The head is asked for before the move and after it. So a value whose deadline was moved is
+        # seen. A value that comes later has the deadline that it is stored with.
         requests = [(pack(*each), key) for each in (head, (b"EXISTS", key), move, head)]
         before, there, moved, after = yield call(self.topology, "ask_each", requests, ONCE)
         if not _sound(there):
@@ -210,8 +210,8 @@ class RedisEngine(RedisLocks, RedisClaims):
     def _move(self, key: bytes, new_key: bytes) -> Flow[bool]:
         """Renames a key, which keeps its deadline; True if it was there.
 
-        Atomic, but on a cluster: there the two are on different servers, so the value is
-        copied and then deleted.
+        This is atomic, but for a cluster: there the two keys are on different servers, so the value
+        is copied and then deleted.
         """
         if self.topology.sharded:
             return (yield from self._copy_and_delete(key, new_key))
@@ -278,7 +278,7 @@ class RedisEngine(RedisLocks, RedisClaims):
     clear, aclear = twins(_clear)
 
     def _flush(self) -> Flow[None]:
-        """FLUSHDB: fast, and the keys of other programs and all locks are gone as well."""
+        """FLUSHDB: fast, but the keys of other programs and all locks are gone as well."""
         yield from self._on_all(pack(b"FLUSHDB", b"ASYNC"), ONCE)
 
     flush, aflush = twins(_flush)
@@ -295,8 +295,8 @@ class RedisEngine(RedisLocks, RedisClaims):
                 if cursor == 0:
                     return gone
         keys = []
-        # SAFE: what is set while it walks may be deleted in any case.
-        while True:  # what was found is deleted on the way to the next step
+        # SAFE: a key that is set during the walk may be deleted in any case.
+        while True:  # deletes the keys that were found, in the same write as the next step
             scan = _scan_command(cursor, prefix, glob, count), b""
             *counts, page = yield from self._each([*self._unlinks(keys), scan], SAFE)
             gone += sum(counts)
@@ -329,7 +329,7 @@ class RedisEngine(RedisLocks, RedisClaims):
     stats, astats = twins(_stats)
 
     def _check(self) -> Flow[list[str]]:
-        """Whether every primary answers; raises if one does not."""
+        """An empty list if every primary answers; raises if one does not."""
         yield from self._on_all(pack(b"PING"), READ)
         return []
 
@@ -341,7 +341,7 @@ class RedisEngine(RedisLocks, RedisClaims):
         return self._told((yield call(self.topology, "ask", packed, key, safety)), packed)
 
     def _told(self, reply: Reply, packed: bytes = b"") -> Reply:
-        """The reply; an error is told to the topology, then raised."""
+        """The reply. An error reply is told to the topology, and then raised."""
         if isinstance(reply, ErrorReply):
             self.topology.told(reply)
             raise error_of(reply, packed)
@@ -373,7 +373,7 @@ class RedisEngine(RedisLocks, RedisClaims):
         arguments: Sequence[Word],
         safety: int = ONCE,
     ) -> Flow[Reply]:
-        """A script's reply. Nothing is done twice: NOSCRIPT means that nothing was done."""
+        """A script's reply. After NOSCRIPT, which did nothing, the text is sent."""
         packed = script.by_name(keys, arguments)
         reply = yield call(self.topology, "ask", packed, keys[0], safety)
         if unknown(reply):
@@ -394,7 +394,7 @@ class RedisEngine(RedisLocks, RedisClaims):
         """The next cursor and the matching keys among about ``count``."""
         at, number = divmod(cursor, NODES)
         lines = yield call(self.topology, "primaries")
-        if number >= len(lines):  # there are fewer servers than when the scan began
+        if number >= len(lines):  # there are fewer servers now than when the scan began
             return 0, []
         command = _scan_command(at, prefix, glob, count)
         # Not READ: a cursor means something only to the server that gave it.
@@ -405,7 +405,7 @@ class RedisEngine(RedisLocks, RedisClaims):
         return (number + 1 if number + 1 < len(lines) else 0), keys
 
     def _left_ms(self, expires_at_ms: int | None) -> int | None:
-        """Milliseconds to live; 0 if that is over."""
+        """Milliseconds to live; 0 if the deadline is over."""
         return None if expires_at_ms is None else max(0, expires_at_ms - self.clock.now_ms())
 
     def _setting(self, key: bytes, value: bytes, expires_at_ms: int | None) -> bytes:
@@ -426,7 +426,7 @@ def open_redis(target: Target) -> RedisEngine:
 
 
 def topology_class(target: Target) -> Callable[[Target], Topology]:
-    """What speaks to the servers of that target."""
+    """The class of topology for that target."""
     if target.kind == "cluster":
         from nearcache.engines.redis.topology.cluster import Cluster
 
@@ -452,7 +452,7 @@ def _token(raw: bytes) -> int:
 
 
 def _sound(reply: Reply) -> Reply:
-    """The reply, unless it is an error: that is raised as ours."""
+    """The reply. An error reply is raised as an error of ours."""
     if isinstance(reply, ErrorReply):
         raise error_of(reply)
     return reply
@@ -463,7 +463,7 @@ def _wrong_type(reply: Reply) -> bool:
 
 
 def _info(reply: Any) -> dict[str, int]:
-    """The numbers of INFO that we tell, by our names."""
+    """The numbers of INFO that ``stats`` tells, by their names there."""
     fields = (line.partition(":") for line in bytes(reply).decode().splitlines())
     return {
         INFO_NUMBERS[name]: int(value)

@@ -1,28 +1,29 @@
-"""One connection per event loop and server, carrying the requests of all tasks.
+"""One connection per event loop and server, which carries the requests of all tasks.
 
-redis-py connects; then its transport gets our protocol. Tasks put requests on a list and
-await a future. At the end of the loop's iteration one write sends the list; replies come in
-the order of requests and resolve the futures in that order.
+redis-py connects; then its transport gets our protocol. A task puts its request on a list and
+awaits a future. At the end of the loop's iteration one write sends the list. Replies come in the
+order of the requests, and resolve the futures in that order.
 
     task -> unsent --flush, one write--> pending --reply--> its future
                \\__ connection lost ________/   again on a new one, or failed: see below
 
 Replies never cross, because a connection that lost count is never used again:
 
-    cancelled     the request stays in its place; its reply is read and dropped
-    silence       nothing came for ``read_timeout_s`` while a reply is due: the connection is
-                  dropped, and everybody who waits gets ReplyTimeout
-    lost          what was never written is sent on a new connection, and so is, once, what
-                  was written and may be repeated (READ, SAFE); ONCE gets ConnectionFailed
+    cancelled     the request keeps its place; its reply is read and dropped
+    silence       a reply is due, and for ``read_timeout_s`` nothing came: the connection is
+                  dropped, and every caller that waits gets ReplyTimeout
+    lost          a request that was never written is sent on a new connection. So is, once, a
+                  request that was written and may be repeated (READ, SAFE). ONCE gets
+                  ConnectionFailed
     nonsense      bytes that are no RESP, or a reply that nobody asked for: as lost
     interrupted   a signal handler raised while the loop was in here: as lost, because nobody
                   knows which reply is next
 
-An interrupt may also hit the first instruction of a callback, where nothing can catch it. What
-is lost by that (a flush, the end of a connection, a timer) is made good by ``_look_around``.
+An interrupt may also hit the first instruction of a callback, where nothing can catch it.
+``_look_around`` makes good what that loses: a flush, the end of a connection, a timer.
 
-Nothing is shared between loops but the breaker. There is one timer per connection, one that
-looks around, and no task but the one that connects.
+Loops share nothing but the breaker. A connection has one timer, and a second one that looks around.
+There is no task but the one that connects.
 """
 
 from __future__ import annotations
@@ -45,13 +46,14 @@ from nearcache.errors import ConnectionFailed, EngineError, EngineUnavailable, R
 
 COUNTS = ("async_connects", "async_writes", "async_replies", "async_timeouts", "async_retries")
 MOST_UNSENT = 16 << 20
-"""Bytes that wait to be written before callers wait as well."""
+"""If more bytes than that wait to be written, callers wait before they ask."""
 
 
 class AsyncConnection:
     """The asyncio half of :class:`~nearcache.engines.redis.contract.ServerConnection`.
 
-    ``resolve`` is asked for the address before every connect (a Sentinel's primary).
+    ``resolve`` gives the address before every connect, for a server that moves (a Sentinel's
+    primary).
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class AsyncConnection:
         by_loop = self._by_loop.here()
         reference = by_loop.get(id(loop))
         line = None if reference is None else reference()
-        # Identities are used again: a new loop may stand where a forgotten one stood.
+        # An id is used again: it may be that of a new loop, and the entry a forgotten loop's.
         if line is None or line.loop is not loop:
             line = of_this_loop(("redis line", id(self)), lambda: LoopConnection(self, loop))
             by_loop[id(loop)] = weakref.ref(line, self._gone)
@@ -98,7 +100,7 @@ class AsyncConnection:
     def _gone(self, reference: weakref.ref[LoopConnection]) -> None:
         by_loop = self._by_loop.here()
         for identity, known in list(by_loop.items()):
-            if known is reference:  # not a new loop's that stands where this one stood
+            if known is reference:  # and not the entry of a new loop with the same id
                 by_loop.pop(identity, None)
 
     def close(self) -> None:
@@ -109,18 +111,18 @@ class AsyncConnection:
             if line is None or line.loop.is_closed():
                 by_loop.pop(identity, None)
                 continue
-            with contextlib.suppress(RuntimeError):  # closed a moment ago, by its own thread
+            with contextlib.suppress(RuntimeError):  # its own thread closed it a moment ago
                 line.loop.call_soon_threadsafe(line.drop)
 
     def close_idle(self) -> None:
-        """Drops the connection of the running loop, if there is one and nobody waits for it."""
+        """Drops the connection of the running loop, unless a caller waits for it."""
         with contextlib.suppress(RuntimeError):  # no loop runs here
             line = self._line()
             if not line.is_busy:
                 line.drop()
 
     async def place(self) -> Address:
-        """Where to connect to, now."""
+        """The address to connect to now."""
         return self.address if self._resolve is None else await self._resolve()
 
     def stats(self) -> dict[str, int]:
@@ -128,7 +130,7 @@ class AsyncConnection:
 
 
 class LoopConnection:
-    """The requests of one loop to one server, and the connection of the moment."""
+    """The requests of one loop to one server, and the connection that there is now."""
 
     def __init__(self, owner: AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
         self.owner = owner
@@ -136,7 +138,7 @@ class LoopConnection:
         self.unsent: list[Request] = []
         self.unsent_bytes = 0
         self.wires: list[Wire] = []
-        """All that are open: an interrupt may have torn one from who made it."""
+        """All open wires. An interrupt may have torn a wire from the code that made it."""
         self._wire: Wire | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._flush_due = False
@@ -152,10 +154,10 @@ class LoopConnection:
         return bool(self.unsent or (self._wire is not None and self._wire.pending))
 
     def ask(self, packed: bytes, safety: int, count: int) -> asyncio.Future[Any]:
-        """A future of the reply. Raises CircuitOpen, or what the breaker has to say."""
+        """A future of the reply. Raises what the breaker raises (CircuitOpen)."""
         if self._wire is None:
             self.owner.breaker.check()
-        # In this order: who is interrupted in between has asked for nothing.
+        # In this order: a caller that is interrupted in between has asked for nothing.
         if not self._flush_due:
             if self._watch is None:
                 self._watch = self.loop.call_later(LOOK_S, self._look_around)
@@ -226,7 +228,7 @@ class LoopConnection:
         owner = self.owner
         try:
             wire = await connected(self)
-        except Exception as error:  # noqa: BLE001 - whatever it is, all who wait are told
+        except Exception as error:  # noqa: BLE001 - whatever it is, all who wait get it
             self._connecting = None
             failure = faults.connecting(error, owner.target, owner.address)
             owner.breaker.failed(failure)
@@ -253,9 +255,9 @@ class LoopConnection:
     # ---- losing
 
     def lost(self, wire: Wire, error: EngineUnavailable | None) -> None:
-        """The connection is gone, or must go. Without an error nobody is to blame.
+        """The connection is gone, or must go. Without ``error`` the server is not to blame.
 
-        An interrupt may end it at any place: then it is done again (``_look_around``).
+        An interrupt may end this call anywhere: ``_look_around`` then calls it again.
         """
         wire.abandon()
         pending = wire.pending
@@ -285,10 +287,10 @@ class LoopConnection:
                 again.append((future, packed, safety, count, True))
         self._fail(failed, error)
         self.owner.counts["async_retries"] += len(again)
-        # What an interrupt left in both lists may have been written.
+        # A request that an interrupt left in both lists may have been written.
         written = {each[0] for each in pending}
         waiting = [each for each in self.unsent if each[0] not in written]
-        # They are older than those who wait, and stay before them.
+        # These are older than the requests that wait, so they stay before them.
         self._keep(again + waiting)
 
     def _fail(self, written: Iterable[Request], error: EngineError) -> None:
@@ -312,7 +314,7 @@ class LoopConnection:
                     turn.set_result(None)
 
     def drop(self) -> None:
-        """Closes the connection; whoever waits for a reply is treated as when it is lost."""
+        """Closes the connection. For callers that wait for a reply it is as if it were lost."""
         if self._wire is not None:
             self.lost(self._wire, None)
 

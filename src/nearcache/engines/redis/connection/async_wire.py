@@ -1,6 +1,6 @@
 """One connection of an event loop: what is written, and whose reply is next.
 
-What it is a part of, and what becomes of requests when it is lost, is in :mod:`.async_connection`.
+:mod:`.async_connection` says what becomes of the requests when the connection is lost.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ PING = pack("PING")
 PIECE = 256 << 10
 """Bytes of requests joined to one write."""
 LOOK_S = 1.0
-"""While anybody waits, it is looked so often whether an interrupt has lost something."""
+"""While a caller waits, the loop looks so often whether an interrupt has lost something."""
 IDLE_S = 0.1
-"""A connection unused for longer is looked at before it is used."""
+"""A connection that was unused for longer is looked at before it is used."""
 
 
 class Wire(asyncio.Protocol):
@@ -53,7 +53,7 @@ class Wire(asyncio.Protocol):
         self._process = generation()
         self._paused = self._dead = False
         self._timer: asyncio.TimerHandle | None = None
-        # Out of redis-py's hands, which would close it. So would the writer, if it were collected.
+        # Taken from redis-py, which would close the transport. A collected writer would, too.
         self._writer = connection._writer
         connection._reader = connection._writer = None
         self._transport: Any = self._writer.transport
@@ -73,7 +73,7 @@ class Wire(asyncio.Protocol):
     # ---- out
 
     async def ping(self) -> Reply:
-        """The reply to PING, which proves that somebody reads and answers there."""
+        """The reply to PING, which proves that a server reads and answers there."""
         future = self._line.loop.create_future()
         self.write([(future, PING, ONCE, 0, False)])
         return await future
@@ -99,14 +99,14 @@ class Wire(asyncio.Protocol):
         self._line.flush()
 
     def is_open(self) -> bool:
-        """True if it takes writes: it has room, and is not about to be lost."""
+        """True if it takes writes: it has room, and is not about to close."""
         return not self._paused and not self._transport.is_closing()
 
     def is_stale(self) -> bool:
         """True if an unused connection was closed meanwhile, and the loop has not seen it yet.
 
-        A loop that was kept busy writes before it reads, and the first request would be lost on
-        a connection closed long ago.
+        A loop that was kept busy writes before it reads. Without this look it would lose the first
+        request on a connection that was closed long ago.
         """
         if self.pending or self._now() - self._since < IDLE_S:
             return False
@@ -152,7 +152,7 @@ class Wire(asyncio.Protocol):
                 reply, self._replies = self._replies, []
             if not future.done():  # not cancelled
                 future.set_result(reply)
-            pending.popleft()  # now: an interrupt must not leave the future to nobody
+            pending.popleft()  # only now: an interrupt must not leave a future that nobody resolves
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.gone.done():
@@ -179,31 +179,31 @@ class Wire(asyncio.Protocol):
         self._lost(TimeoutError())
 
     def look_around(self) -> None:
-        """Does what should have been done by now: an interrupt may have lost it."""
+        """Does what should have been done by now, because an interrupt may have lost it."""
         if self._transport.is_closing():
             self._line.lost(self, None)
         elif self._timer is not None and self._timer.when() < self._now() - LOOK_S:
-            self._timer.cancel()  # it may be late only, as the loop was busy
+            self._timer.cancel()  # it may only be late, because the loop was busy
             self._look()
         elif self._paused and not self._transport.get_write_buffer_size():
             self._paused = False
 
     def _still_taken(self) -> bool:
-        """True if a large request is still being taken by the server, if slowly."""
+        """True if the server still takes a large request, however slowly."""
         before, self._buffered = self._buffered, self._transport.get_write_buffer_size()
         return self._buffered < before
 
     def abandon(self) -> None:
-        """Closes it; nothing that comes is looked at any more."""
+        """Closes the connection. Whatever still comes is dropped."""
         self._dead = True
         if self._timer is not None:
             self._timer.cancel()
         self._transport.abort()
-        with contextlib.suppress(ValueError):  # done before
+        with contextlib.suppress(ValueError):  # an earlier call removed it
             self._line.wires.remove(self)
 
     def put_away(self) -> None:
-        """In a forked child, which may run a copy of the loop: it must not read the replies."""
+        """In a forked child: a copy of the loop, if it runs there, must not read the replies."""
         if self._process != generation():
             nowhere(self._transport.get_extra_info("socket").fileno())
 
@@ -246,7 +246,7 @@ async def _handshake(line: LoopConnection, target: Target, address: Address) -> 
 
 
 async def _found_out(error: EngineError, target: Target, address: Address) -> EngineError:
-    """The error, or a better one; looking may take a second, so it is done in a thread."""
+    """The error, or one that says more. To find out may take a second, so a thread does it."""
     if not faults.is_mute(error):
         return error
     loop = asyncio.get_running_loop()

@@ -1,22 +1,23 @@
 """An outage costs microseconds, not a timeout per call: one circuit breaker per server.
 
-    closed      every caller may ask. ``failures`` failures in a row open it; a configuration
-                error (wrong password) opens it at once
-    open        nobody asks, for a pause: whoever comes gets the prepared error
-    half-open   the pause is over: one caller probes, the others still get the error. Success
-                closes; failure opens again, for twice ``pause_s`` from then on
+    closed      every caller may ask. ``failures`` failures in a row open the circuit. A
+                configuration error (wrong password) opens it at once
+    open        no caller asks, for a pause: each gets the prepared error
+    half-open   the pause is over. One caller probes, the others still get the error. Success closes
+                the circuit. Failure opens it again, from then on for twice ``pause_s``
 
-Pauses are jittered by a quarter, so that a fleet of processes does not come back as one: a server
-that is back is asked after two and a half times ``pause_s`` at most. A prober that reports
-nothing (it was interrupted) is replaced after ``probe_s``.
+A pause is up to a quarter shorter or longer, so that the processes of a fleet do not come back all
+at once. A server that is back is asked after two and a half times ``pause_s`` at most. A prober
+that reports nothing (it was interrupted) is replaced after ``probe_s``.
 
-What changes is noted in :attr:`Breaker.unsaid`, and logged by :meth:`Breaker.say`: whoever leads a
-line of many callers does that afterwards, as a log handler may use the very same cache.
+A change is noted in :attr:`Breaker.unsaid`, and logged by :meth:`Breaker.say`. The leader of a line
+with many callers logs when it leads no more, because a log handler may use the very same cache.
 
-No locks: the one thing that must happen once, taking the probe, is a ``dict.setdefault``, which
-is atomic for threads and greenlets, and cannot be left locked by a fork or an interrupt. Two
-racing failures may count as one. Tasks, greenlets and threads share the breaker of their process.
-A forked child begins with what its parent knew, and with no probe: whoever probes is not there.
+There are no locks. The one thing that must happen once is to take the probe. That is a
+``dict.setdefault``, which is atomic for threads and greenlets, and which no fork or interrupt can
+leave locked. Two racing failures may count as one. Tasks, greenlets and threads share the breaker
+of their process. A forked child begins with what its parent knew, and without a probe, because the
+prober is in the parent.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Breaker:
         """``failures`` 0 never opens. ``jitter`` gives numbers from 0 to 1."""
         self.name = name
         self.quiet = True
-        """True where nothing has failed since the last success: there is nothing to check."""
+        """True if nothing has failed since the last success: then there is nothing to check."""
         self.unsaid: deque[tuple[int, str]] = deque()
         self._limit = failures
         self._pause_s = pause_s
@@ -80,11 +81,11 @@ class Breaker:
         return any(process == generation() for process, _ in list(self._probers))
 
     def check(self) -> None:
-        """Returns if the server may be asked.
+        """Returns if the server may be asked. The caller then reports :meth:`succeeded` or
+        :meth:`failed`.
 
-        Raises :class:`~nearcache.errors.CircuitOpen` while it may not; or, if it is the
-        settings that are wrong, the same :class:`~nearcache.errors.EngineConfiguration` again.
-        Whoever passes must report :meth:`succeeded` or :meth:`failed`.
+        Raises :class:`~nearcache.errors.CircuitOpen` while the server may not be asked. If the
+        settings are wrong, raises the same :class:`~nearcache.errors.EngineConfiguration` again.
         """
         error = self._error
         if error is None:
@@ -92,7 +93,7 @@ class Breaker:
         over_s = self._clock() - self._probe_at
         if over_s >= 0:
             me = object()
-            # One probe per window of time: a lost one costs a window, and nothing more.
+            # One probe per window of time: a probe that gets lost costs one window.
             window = generation(), int(over_s / self._probe_s)
             if self._probers.setdefault(window, me) is me:
                 return
@@ -121,13 +122,13 @@ class Breaker:
                 text = f"{self.name} is not asked for a while: {error}"
                 self.unsaid.append((logging.WARNING, text))
         elif self._is_probed:
-            # Failures of requests that were under way when the circuit opened change nothing.
+            # Only a probe's failure counts, and not those of requests that were under way before.
             self._open(error)
 
     def say(self) -> None:
-        """Logs what has changed. By nobody whom others wait for."""
+        """Logs what has changed. A caller that others wait for must not call it."""
         while self.unsaid:
-            with contextlib.suppress(IndexError):  # another thread says it
+            with contextlib.suppress(IndexError):  # another thread logs it
                 level, text = self.unsaid.popleft()
                 logger.log(level, "%s", text)
 

@@ -52,24 +52,24 @@ from nearcache.engines.redis.protocol.resp import MORE, PUSHES, ProtocolError, P
 IDLE_S = 0.1
 """A channel that was idle for longer is looked at before use."""
 BUSY = -1.0
-"""``fresh_until`` during an exchange; one that an interrupt tore off leaves it so."""
+"""``fresh_until`` during an exchange, and after an exchange that an interrupt tore off."""
 AT_ONCE_BYTES = 32768
-"""Several commands of so many bytes fit the buffers of both sides; more are sent while reading."""
+"""So many bytes of commands fit the buffers of both sides. More are sent while we read."""
 BIG_READ_BYTES = 1 << 20
 SEND_BYTES = 1 << 18
 RESET_S = 0.1
-"""So long a reset is waited for that tells what the end of a connection meant."""
+"""How long to wait for a reset, which tells that the last command was not read."""
 NOT_YET = BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError
 
 _open: set[Any] = set()
 """The sockets of all channels. Errors and frames refer to each other, so a channel may end as
-cyclic garbage; were its socket a part of that, it might be finalized first, with a warning."""
+cyclic garbage. A socket in that garbage might be finalized before its channel, with a warning."""
 
 
 class Exchange:
     """``count`` commands on their way: what has left of them, and what has come back.
 
-    ``batch`` is whom the replies are for; nobody, where only one asked who is gone.
+    ``batch`` are the requests that get the replies: none, if the only caller that asked is gone.
     """
 
     __slots__ = ("batch", "begun", "count", "data", "parts", "replies")
@@ -79,10 +79,10 @@ class Exchange:
         self.count = count
         self.batch = batch
         self.parts = [sent]
-        """Bytes that left, call by call."""
+        """The numbers of bytes that left, call by call."""
         self.replies: list[Any] = []
         self.begun = not batch
-        """Whether replies of it may have come; what the short way began may have some."""
+        """True if replies may have come, as to a command that the short way sent."""
 
     @property
     def sent(self) -> int:
@@ -134,19 +134,19 @@ class Channel:
         self._inbox: deque[bytes] = deque()
         self._green = None if self.hub is None else _Green(sock)
         self._raw_send, self._raw_recv = _raw(sock)
-        # Taken from the inbox and given to the reader, with no instruction between.
+        # Takes from the inbox and gives to the reader, with no instruction of Python between.
         self._pieces = map(reader.feed, starmap(self._inbox.popleft, repeat(())))
         self._raw_gets = reader.gets
         self.send, self.recv = sock.send, sock.recv
-        # What comes is in the reader when this returns, and has not come if it does not.
+        # When `step` returns, the bytes are in the reader. If it raises, no bytes have come.
         come = map(reader.feed, map(self._raw_recv, repeat(READ_BYTES)))
         step = functools.partial(next, come)
         self.step = step if self._green is None else self._green.patient(step, False)
         self.has_data = reader.has_data
         self._has_pushes = protocol != 2
         self.gets = _without_pushes(reader.gets) if self._has_pushes else reader.gets
-        # When a look at the socket is due. gevent's sockets are always looked at: they belong
-        # to the hub, that is the thread, that made them.
+        # The time from which a look at the socket is due. gevent's sockets are always looked at:
+        # each belongs to the hub (the thread) that made it.
         self.fresh_until = 0.0
         self.touch(time.monotonic())
         if self.kernel:
@@ -165,13 +165,13 @@ class Channel:
 
     @property
     def moved(self) -> int:
-        """Bytes of large exchanges, in both directions: who waits for one sees that it lives."""
+        """Bytes of large exchanges, in both directions: callers that wait see that these move."""
         return self.received + self.passed
 
     def usable(self) -> bool:
-        """False if it was closed, has unread bytes, or belongs to another thread's hub.
+        """False if the socket was closed, has unread bytes, or belongs to another thread's hub.
 
-        That is looked at if it was idle for longer than ``IDLE_S``.
+        Only a channel that was idle for longer than ``IDLE_S`` looks at its socket.
         """
         if self.closing or self.fresh_until == BUSY:
             return False
@@ -193,7 +193,7 @@ class Channel:
         return False
 
     def _look_through_tls(self) -> None:
-        """What came may be a ticket of TLS, and nothing for us."""
+        """Reads a byte that may be there: what came may be a ticket of TLS, and no byte for us."""
         self._unblock()
         try:
             self.recv(1)
@@ -212,7 +212,7 @@ class Channel:
     # ---- exchanges
 
     def finish(self, data: bytes, sent: int, reply: Any) -> Any:
-        """The reply to a command of which so much was sent, and ``reply`` is what came."""
+        """The reply to a command, of which ``sent`` bytes have left and ``reply`` has come."""
         exchange = Exchange(data, 1, sent=sent)
         if reply is not MORE:
             exchange.replies.append(reply)
@@ -222,9 +222,9 @@ class Channel:
         return exchange.replies[0]
 
     def tear(self, data: bytes, sent: int) -> bool:
-        """Keeps what the short way was torn from; False if nobody knows how far it has come.
+        """Keeps the exchange that the short way was torn from; False if its state is not known.
 
-        ``sent`` is as much as is known, and nothing once the reader was asked for the reply.
+        ``sent`` are the bytes that surely left. It is 0 once the reader was asked for the reply.
         """
         if self.exchange is None and self.fresh_until == BUSY:
             if not self.exact or sent != len(data):
@@ -253,13 +253,13 @@ class Channel:
         self._read(exchange)
 
     def end(self, fresh_until: float) -> None:
-        """All of it is settled."""
-        # In this order: who finds a channel fresh must not find an exchange in it as well.
+        """Notes that the exchange is settled."""
+        # In this order: a channel that is fresh must have no exchange.
         self.exchange = None
         self.fresh_until = 0.0 if self.hub is not None else fresh_until
 
     def left(self) -> int:
-        """So many bytes of the exchange may have left, at the most."""
+        """How many bytes of the exchange may have left, at the most."""
         if self.exchange is None:
             return 0
         # TLS may have sent a part of what it then failed to send.
@@ -268,9 +268,9 @@ class Channel:
     def refused(self, error: BaseException) -> bool:
         """After the connection broke: True if the last command certainly was not carried out.
 
-        That is where the other end was closed before all of the command was read. A unix
-        socket says so when bytes of ours were left unread; TCP when a reset answers our bytes
-        after the other end had said that it was closed (the kernel then makes of it EPIPE).
+        That is certain if the other end was closed before it had read all of the command. A unix
+        socket tells it when bytes of ours were left unread. TCP tells it when the other end closed,
+        and then a reset answers our bytes: the kernel makes EPIPE of that reset.
         """
         ended = isinstance(error, EOFError | ConnectionError)
         if not ended or _tls(self.sock) or not sys.platform.startswith("linux"):
@@ -297,7 +297,7 @@ class Channel:
             raise ProtocolError("more replies than there were commands")
 
     def _receive(self, size: int) -> int:
-        """Takes some bytes; how many."""
+        """Receives some bytes; how many."""
         inbox, recv = self._inbox, self._raw_recv
         if not inbox:
             if self._green is None:
@@ -311,7 +311,7 @@ class Channel:
         return count
 
     def _parse(self, exchange: Exchange) -> None:
-        """Moves what came to the reader, and complete replies from there."""
+        """Gives the bytes that came to the reader, and takes complete replies from it."""
         inbox, replies = self._inbox, exchange.replies
         while inbox:
             next(self._pieces)
@@ -327,7 +327,7 @@ class Channel:
     def _send_all(self, exchange: Exchange) -> None:
         data = exchange.data
         if len(data) <= SEND_BYTES and not exchange.sent:
-            self._send(exchange, data)  # mostly that is all
+            self._send(exchange, data)  # mostly one call sends all
         while (at := exchange.sent) < len(data):
             self._send(exchange, memoryview(data)[at : at + SEND_BYTES])
 
@@ -340,8 +340,8 @@ class Channel:
         self.passed += parts[-1]
 
     def _send_while_reading(self, exchange: Exchange) -> None:
-        # A server that may not write its replies need not read our commands. So while there is
-        # something to send, nobody waits for only one direction.
+        # A server that cannot write its replies may stop to read our commands. So while there is
+        # something to send, we never wait for one direction only.
         data, started, before = memoryview(exchange.data), time.monotonic(), self.moved
         green, self._green = self._green, None
         self._unblock()
@@ -373,7 +373,7 @@ class Channel:
     def drain(self) -> bool:
         """Waits until the server has done what it was sent, and has hung up; True if it has.
 
-        The last thing to be done with a channel, before :meth:`close`.
+        After it, :meth:`close` is all that may be called.
         """
         try:
             self._block()
@@ -396,11 +396,11 @@ class Channel:
         _open.discard(self.sock)
 
     def put_away(self) -> None:
-        """In a forked child: what comes is the parent's to read."""
+        """In a forked child: leaves what comes to the parent."""
         put_away(self.sock)
 
     def wake(self) -> None:
-        """Makes whoever is blocked in it fail. Another thread's socket must not be closed."""
+        """Makes a thread that is blocked in the socket fail. Only that thread may close it."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(SHUT_RDWR)
 
@@ -410,7 +410,7 @@ class Channel:
 
 
 class _Green:
-    """Waits for a gevent socket, as its own methods do: the raw one below it would block."""
+    """Waits for a gevent socket as gevent's methods do. The raw socket below it never waits."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
@@ -429,18 +429,18 @@ class _Green:
                     sock._wait(sock._write_event)
                 except BlockingIOError:
                     sock._wait(sock._write_event if writing else sock._read_event)
-                generation()  # a copy in a forked child: the socket is put away now
+                generation()  # in a forked child, for a copy of this greenlet: puts the socket away
 
         return patiently
 
 
 def _tls(sock: Any) -> Any:
-    """What encrypts; None if nothing does."""
+    """The object that encrypts; None if nothing does."""
     return getattr(sock, "_sslobj", None)
 
 
 def _raw(sock: Any) -> tuple[Any, Any]:
-    """``send`` and ``recv`` in C: around them TLS and gevent have Python, which can be torn."""
+    """``send`` and ``recv`` in C. TLS and gevent wrap them in Python, which can be torn."""
     tls = _tls(sock)
     if tls is not None:
         return tls.write, tls.read

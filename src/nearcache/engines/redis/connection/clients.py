@@ -1,13 +1,13 @@
-"""redis-py's clients over the fair pools: for everything that this package has no method for.
+"""redis-py's clients over the fair pools, for all that this package has no method for.
 
-    client, aclient                  what fits ``Target.kind``
+    client, aclient                  the client for ``Target.kind``
     standalone_client, a...          one server, by its address
     sentinel_client, a...            the primary that the sentinels name, at every connect
     cluster_client, a...             redis-py's own topology, a fair pool per node
 
-A client is made once per process (asyncio: per loop), is safe to share and never has to be
-closed. Its timeouts are the target's; errors are redis-py's. It retries nothing, as redis-py
-would also repeat what must not be repeated.
+A client is made once per process (asyncio: per loop). It is safe to share, and never has to be
+closed. Its timeouts are the target's, its errors redis-py's. It retries nothing, because redis-py
+would repeat also what must not be repeated.
 """
 
 from __future__ import annotations
@@ -73,20 +73,14 @@ def astandalone_client(target: Target, address: Address | None = None) -> Any:
 
 
 def sentinel_client(target: Target) -> Any:
-    """A client of the primary that the sentinels name; asks them again at every connect."""
-    return once_here(("redis client", target), lambda: _sentinel(target))
+    """A client of the primary that the sentinels name. It asks them again at every connect."""
 
+    def make() -> Any:
+        kwargs = connection_arguments(target, Address())
+        _, pool = _sentinels(target, redis, _SentinelPool, kwargs)
+        return redis.Redis(connection_pool=pool)
 
-def _sentinel(target: Target) -> Any:
-    kwargs = connection_arguments(target, Address())
-    sentinels = redis.sentinel.Sentinel(  # type: ignore[no-untyped-call]
-        [(each.host, each.port) for each in target.addresses],
-        sentinel_kwargs=_sentinel_arguments(target, kwargs),
-    )
-    pool = _bounded(_SentinelPool, target)(
-        target.sentinel_service, sentinels, **_sentinel_pool_arguments(target, kwargs)
-    )
-    return redis.Redis(connection_pool=pool)
+    return once_here(("redis client", target), make)
 
 
 def asentinel_client(target: Target) -> Any:
@@ -94,21 +88,27 @@ def asentinel_client(target: Target) -> Any:
 
     def make() -> _OfLoop:
         kwargs = async_connection_arguments(target, Address())
-        sentinels = redis.asyncio.sentinel.Sentinel(  # type: ignore[no-untyped-call]
-            [(each.host, each.port) for each in target.addresses],
-            sentinel_kwargs=_sentinel_arguments(target, kwargs),
-        )
-        pool = _bounded(_AsyncSentinelPool, target)(
-            target.sentinel_service, sentinels, **_sentinel_pool_arguments(target, kwargs)
-        )
+        sentinels, pool = _sentinels(target, redis.asyncio, _AsyncSentinelPool, kwargs)
         pools = [each.connection_pool for each in sentinels.sentinels]
         return _OfLoop(redis.asyncio.Redis(connection_pool=pool), pool, *pools)
 
     return of_this_loop(("redis client", target), make).client
 
 
+def _sentinels(
+    target: Target, library: Any, pool: type[Any], kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
+    """redis-py's sentinels of the target, and a pool of connections to their primary."""
+    sentinels = library.sentinel.Sentinel(
+        [(each.host, each.port) for each in target.addresses],
+        sentinel_kwargs=_sentinel_arguments(target, kwargs),
+    )
+    of_primary = _common(kwargs) | {"db": target.database, "ssl": target.tls}
+    return sentinels, _bounded(pool, target)(target.sentinel_service, sentinels, **of_primary)
+
+
 def cluster_client(target: Target) -> Any:
-    """redis-py's cluster client; connects now, to read the slots (raises redis-py's errors)."""
+    """redis-py's cluster client. It connects now, to read the slots (raises redis-py's errors)."""
 
     def make() -> Any:
         first = target.addresses[0]
@@ -128,7 +128,7 @@ def cluster_client(target: Target) -> Any:
 
 
 def acluster_client(target: Target) -> Any:
-    """:func:`cluster_client` for the running loop; connects at its first command."""
+    """:func:`cluster_client` for the running loop. It connects at its first command."""
 
     def make() -> _OfLoop:
         kwargs = _common(async_connection_arguments(target, Address()))
@@ -160,7 +160,7 @@ def connection_arguments(target: Target, address: Address) -> dict[str, Any]:
 
 
 def async_connection_arguments(target: Target, address: Address) -> dict[str, Any]:
-    """The same for redis.asyncio, which has classes of its own."""
+    """:func:`connection_arguments` for redis.asyncio, which has classes of its own."""
     kwargs = connection_kwargs(target, address)
     # Parsers and retries made for plain calls cannot be awaited.
     kwargs.pop("parser_class", None)
@@ -177,12 +177,8 @@ def async_connection(target: Target, address: Address) -> Any:
 
 
 def _common(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Without what a sentinel or the cluster decides."""
+    """The arguments without those that a sentinel or the cluster decides."""
     return {k: v for k, v in kwargs.items() if k not in ("host", "port", "connection_class", "db")}
-
-
-def _sentinel_pool_arguments(target: Target, kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {**_common(kwargs), "db": target.database, "ssl": target.tls}
 
 
 def _sentinel_arguments(target: Target, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +208,7 @@ def _reading(target: Target) -> dict[str, Any]:
 
 
 def _bounded(pool: type[Any], target: Target) -> Any:
-    """The class of pool with the target's bounds: redis-py passes other arguments along."""
+    """A subclass of the pool with the target's bounds: redis-py hands arguments to connections."""
     fields = {"wait_s": target.pool_timeout_s, "limit": target.pool_connections}
     return type(pool.__name__, (pool,), fields)
 
@@ -226,7 +222,7 @@ class _AsyncSentinelPool(AsyncFairPool, redis.asyncio.sentinel.SentinelConnectio
 
 
 class _AsyncCluster(redis.asyncio.RedisCluster):
-    """redis-py's, which has no pool that waits: so many commands at once, the others queue."""
+    """redis-py's cluster client, whose pools wait for nobody: here commands queue for seats."""
 
     def seat(self, target: Target) -> None:
         self._gate, self._seating = AsyncFairSemaphore(target.pool_connections), target

@@ -1,12 +1,12 @@
 """redis-py makes the connection, we take its socket.
 
-Names, addresses, TLS, users, HELLO, SELECT, CLIENT SETINFO and keepalive are redis-py's business
-and its options'. What comes out is a connected socket that has answered PING through our own
-reader, so that a server which is no Redis, is loading, or wants something else of us says so
-here, and not in the middle of somebody's request.
+Names, addresses, TLS, users, HELLO, SELECT, CLIENT SETINFO and keepalive are left to redis-py and
+its options. The result is a connected socket that has answered PING through our own reader. So a
+server that is no Redis, is loading, or wants something else of us says so here, and not in the
+middle of a request.
 
-Where the handshake fails for no stated reason, one more connection finds out which side
-speaks TLS and which does not: nothing else in that moment says so.
+If the handshake fails for no stated reason, one more connection finds out which side speaks TLS and
+which does not. Nothing else tells that.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ try:
 except ImportError:  # redis-py before 7
     QUIET: dict[str, Any] = {}
 else:
-    # They would move the connection to another server behind our back.
+    # Such a notification would move the connection to another server without our knowledge.
     QUIET = {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
 try:
-    import hiredis  # noqa: F401 - redis-py packs with it if it is there
+    import hiredis  # noqa: F401 - redis-py packs with it if it is installed
     from redis.connection import HiredisRespSerializer
 except ImportError:
     PACKING: dict[str, Any] = {}
 else:
 
     class _TextPacker(HiredisRespSerializer):
-        """hiredis (3.5) crashes where a signal handler raises while it packs an int."""
+        """hiredis (3.5) crashes if a signal handler raises while it packs an int."""
 
         def pack(self, *words: Any) -> Any:
             texts: list[Any] = [str(word) if type(word) is int else word for word in words]
@@ -58,14 +58,14 @@ GREETING_S = 0.1
 
 
 class Connected(NamedTuple):
-    """A socket with redis-py's timeouts still set, and a reader with nothing left in it."""
+    """A socket that has redis-py's timeouts still, and a reader without bytes left in it."""
 
     socket: Any
     reader: Reader
 
 
 def connection_kwargs(target: Target, address: Address) -> dict[str, Any]:
-    """Arguments of redis-py's connection classes, its asyncio ones too; no class, no retry."""
+    """Arguments of redis-py's connection classes, plain and asyncio, but class and retry."""
     if address.path:
         place: dict[str, Any] = {"path": address.path}
     else:
@@ -130,12 +130,12 @@ def _socket(target: Target, address: Address) -> Any:
         owner = kind(**arguments)
     except TypeError as error:
         raise ServerMisconfigured(
-            f"redis-py cannot make a connection to {address} of these options: {error}"
+            f"redis-py cannot make a connection to {address} with these options: {error}"
         ) from error
     try:
         with _put_away_by_forks(lambda: owner._sock):
             owner.connect()
-        # Out of its hands: redis-py shuts down what its objects hold when they are collected.
+        # Taken from its owner: redis-py shuts down what its objects hold when they are collected.
         sock, owner._sock = owner._sock, None  # there is no public way
     finally:
         owner.disconnect()
@@ -147,7 +147,7 @@ _connecting: list[tuple[int, Callable[[], Any]]] = []
 
 @contextlib.contextmanager
 def _put_away_by_forks(sock: Callable[[], Any]) -> Iterator[None]:
-    """A greenlet that connects goes on in a forked child as a copy, on its parent's socket."""
+    """A greenlet that connects goes on in a forked child as a copy, on the parent's socket."""
     mine = (generation(), sock)
     _connecting.append(mine)
     try:
@@ -164,10 +164,10 @@ def _put_away_the_parents() -> None:
 
 
 def put_away(sock: Any) -> None:
-    """In a forked child: what comes to that socket is the parent's to read.
+    """In a forked child: leaves what comes to that socket to the parent.
 
-    To close one of gevent's is not enough: its end here waits for the loop, and a copy of a
-    greenlet that is due to read runs before that.
+    It is not enough to close a socket of gevent's: gevent closes it when its loop has run, and a
+    copy of a greenlet that is due to read runs before that.
     """
     if sock is not None:
         nowhere(sock.fileno())
@@ -184,9 +184,9 @@ def _ping(sock: Any, reader: Reader, where: str) -> None:
 
 
 def check_pong(reply: Any, reader: Reader, where: str) -> None:
-    """Raises unless this is a Redis's answer to PING, and all that it said."""
+    """Raises unless the reply is that of a Redis to PING, and no bytes came behind it."""
     if isinstance(reply, ErrorReply):
-        # Rights to PING are not needed for anything else.
+        # A user without the right to PING can do all else.
         if reply.code != "NOPERM":
             raise faults.refused(reply, where)
     elif reply != b"PONG" or reader.has_data():
@@ -203,14 +203,14 @@ def _close(sock: Any) -> None:
 
 
 def found_out(error: EngineError, target: Target, address: Address) -> EngineError:
-    """The error, or a better one, where the server was reached and gave no reason."""
+    """The error, or one that says more if the server answered and gave no reason."""
     where = str(address)
     if not faults.is_mute(error):
         return error
     if target.tls:
         return faults.tls_unexpected(where) if _answers_plainly(target, address) else error
     if isinstance(error, ReplyTimeout):
-        return error  # a server that expects TLS would have hung up
+        return error  # and not TLS: a server that expects it would have hung up
     greeting = _greeting(target, address)
     if greeting[:1] == b"-":
         return faults.refused(ErrorReply(greeting[1:].decode(errors="replace").strip()), where)
@@ -220,7 +220,7 @@ def found_out(error: EngineError, target: Target, address: Address) -> EngineErr
 
 
 def _greeting(target: Target, address: Address) -> bytes:
-    """What the server says unasked: "max number of clients" drowns if we speak as well."""
+    """What the server says unasked: "max number of clients" gets lost if we speak as well."""
     with contextlib.suppress(OSError), _bare(target, address) as sock:
         sock.settimeout(min(GREETING_S, target.read_timeout_s))
         return sock.recv(512)
@@ -237,7 +237,7 @@ def _answers_plainly(target: Target, address: Address) -> bool:
 def _answers_tls(target: Target, address: Address) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # nothing is said on it
+    context.verify_mode = ssl.CERT_NONE  # nothing is sent over it
     with contextlib.suppress(OSError), _bare(target, address) as sock:
         try:
             context.wrap_socket(sock, server_hostname=address.host).close()

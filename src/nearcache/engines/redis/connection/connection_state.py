@@ -1,6 +1,6 @@
-"""What the callers of a line share: requests, who leads, and the channel in use.
+"""What the callers of a line share: requests, the leader, and the channel in use.
 
-Rules L1 to L5, and why, are at the head of :mod:`.sync_connection`.
+The head of :mod:`.sync_connection` has the rules L1 to L5, and their reasons.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from nearcache.errors import EngineError, ReplyTimeout
 
 BATCH_COMMANDS = 1024
 BATCH_BYTES = 32768
-"""One round takes no more than that, but at least one request: nobody waits for long."""
+"""The most that one round takes, beyond its first request, so that no caller waits for long."""
 
 
 class Request:
-    """Commands of one caller, and how it went."""
+    """Commands of one caller, and their replies or their error."""
 
     __slots__ = (
         "abandoned",
@@ -49,7 +49,7 @@ class Request:
         self.done = True
 
     def resign(self, to: Any) -> bool:
-        """True for the first who asks: it passes on a lead that nobody here will use."""
+        """True for the first ``to`` that asks: it passes on a lead that this caller cannot use."""
         return self.turn.setdefault(0, to) is to
 
     def result(self) -> list[Reply]:
@@ -59,11 +59,11 @@ class Request:
         try:
             raise error
         finally:
-            del error  # its traceback holds this frame: a cycle for the collector
+            del error  # its traceback holds this frame, which would make a cycle
 
 
 class _Closed:
-    """Where there is no channel: never fresh, so that the short way is not taken."""
+    """Stands where there is no channel. It is never fresh, so that the short way is not taken."""
 
     fresh_until = float("-inf")
     exchange = None
@@ -87,7 +87,7 @@ CLOSED: Any = _Closed()
 
 
 class ConnectionState:
-    """Everything of a line that a fork renews."""
+    """All of a line that a forked child has anew."""
 
     __slots__ = ("channel", "dead", "lead", "leaving", "process", "queue", "rounds", "waking")
 
@@ -106,7 +106,7 @@ class ConnectionState:
         channel.close()
 
     def leave(self) -> None:
-        """Gives up a channel of which nobody knows how far it has come; it will be drained."""
+        """Gives up a channel of which nobody knows how far it has come. It will be drained."""
         if self.channel is not CLOSED:
             self.leaving.close()
             self.leaving, self.channel = self.channel, CLOSED
@@ -117,24 +117,24 @@ class ConnectionState:
         leaving.close()
 
     def put_away(self) -> None:
-        """In a forked child: the parent's channels are used no more here, nor by copies.
+        """In a forked child: the parent's channels are used no more, nor by copies of greenlets.
 
-        They stay where they are: a copy of a greenlet that leads must find its exchange there.
+        The channels stay in place: a copy of a greenlet that leads must find its exchange there.
         """
         self.channel.put_away()
         self.leaving.put_away()
 
     def wish_to_close(self) -> None:
-        """The channel of now is used no more, once the exchange in it is over."""
+        """Has the channel closed once the exchange in it is over."""
         if self.channel is not CLOSED:
             self.channel.closing = True
-            # Makes whoever leads on the short way hand on, and not just go (L2).
+            # Makes a leader on the short way hand on, and not just return (L2).
             nobody = Request(b"", 0, ONCE)
             nobody.abandoned = True
             self.queue.append(nobody)
 
     def hand_on(self, me: Any) -> None:
-        """The first who waits leads on; ``me`` leads until now. Interrupts are raised after it."""
+        """Lets the first caller that waits lead after ``me``. An interrupt is raised after that."""
         try:
             self._hand_on(me, me)
         except BaseException:
@@ -162,7 +162,7 @@ class ConnectionState:
                     return
 
     def _following(self) -> Request | None:
-        """Who leads next, if anybody waits; the channel is closed now, if that was wished."""
+        """The request that leads next, if any waits. Closes the channel if that was wished."""
         if self.channel.exchange is not None and (torn := self.torn()) is not None:
             return torn
         if self.channel.closing:
@@ -174,12 +174,12 @@ class ConnectionState:
         return None
 
     def carries(self, request: Request) -> bool:
-        """Whether the exchange in the channel is also for this one."""
+        """True if the exchange in the channel is also for this request."""
         exchange = self.channel.exchange
         return exchange is not None and request in exchange.batch
 
     def torn(self) -> Request | None:
-        """The first who waits for a reply of an exchange that its leader was torn from."""
+        """The first request that waits for a reply of an exchange that lost its leader."""
         exchange = self.channel.exchange
         if exchange is None:
             return None
@@ -188,14 +188,14 @@ class ConnectionState:
 
 
 def gone(leader: Any, to: Any) -> bool:
-    """True if the leader was interrupted and is led for by ``to`` from now on."""
+    """True if the leader was interrupted, and ``to`` leads in its place from now on."""
     if not isinstance(leader, Request) or leader.done:
         return False
     return leader.abandoned and leader.resign(to)
 
 
 def take(queue: deque[Request], batch: list[Request]) -> None:
-    """Moves the next round from the queue; an interrupt may leave one request in both."""
+    """Moves the next round to ``batch``. An interrupt may leave one request in the queue, too."""
     commands = size = 0
     while queue:
         request = queue[0]
@@ -209,6 +209,7 @@ def take(queue: deque[Request], batch: list[Request]) -> None:
 
 
 def may_repeat(request: Request, left: bool, reason: EngineError) -> bool:
+    """True if a request may be sent again, of which bytes ``left`` before the connection broke."""
     if request.again or isinstance(reason, ReplyTimeout):
         return False
     return request.safety != ONCE or not left

@@ -1,19 +1,20 @@
-"""What belongs to one event loop, and goes when it goes.
+"""What belongs to one event loop, and ends with it.
 
-Loops may live for one request only (``async_to_sync``, ``asyncio.run``), and nobody tells the
-objects used on them when they end. Two things do, by asyncio's public interface alone:
+A loop may live for one request only (``async_to_sync``, ``asyncio.run``), and asyncio tells nobody
+when a loop ends. Two things notice it, by asyncio's public interface alone:
 
-    an asynchronous generator   ``loop.shutdown_asyncgens()``, which every tidy end of a loop
-                                calls, runs its ``finally``: connections are closed there
-    a timer far in the future   the loop holds it, it holds us, and nobody else does: when the
-                                loop is closed or forgotten, so are we
+    an asynchronous generator   every tidy end of a loop calls ``loop.shutdown_asyncgens()``, which
+                                runs the generator's ``finally``: connections are closed there
+    a timer far in the future   only the loop holds the timer, and only the timer holds the things
+                                of the loop: they go when the loop is closed or forgotten
 
 So a loop that is thrown away leaves nothing behind here, and a loop that is reused keeps its
-connections. Nothing of one loop is ever touched from another.
+connections. No loop touches the things of another.
 
-A forked child may go on with a copy of its parent's loop. What the parent had there is the
-parent's, and is kept untouched beyond the copy's end: both have one epoll, and whoever takes a
-socket out of it, as finalizers of redis-py's connections do, takes it from the other.
+A forked child may go on with a copy of its parent's loop. The things of that loop belong to the
+parent. The child keeps them untouched, also beyond the copy's end: both processes share one epoll,
+so a child that takes a socket out of it, as finalizers of redis-py's connections do, takes it from
+the parent, too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FAR_S = 10 * 365 * 86_400.0
 
 
 class Ending(Protocol):
-    """What can be closed when its loop ends."""
+    """A thing that is told when its loop ends."""
 
     async def at_loop_end(self) -> None: ...
 
@@ -39,7 +40,7 @@ T = TypeVar("T", bound=Ending)
 
 
 class _Loop:
-    """The things of one loop, by their key."""
+    """The things of one loop, by key."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -67,14 +68,14 @@ class _Loop:
             if reference is not None and reference() is self:
                 del loops[id(self.loop)]
             if self._process == generation():
-                # Whoever asks during the shutdown makes new things; they must not be these.
+                # A caller that asks during the shutdown must get new things, and not these.
                 things, self.things = list(self.things.values()), {}
                 for thing in things:
                     await thing.at_loop_end()
 
 
 _inherited: list[dict[Hashable, Ending]] = []
-"""The parent's, of loops whose copies are gone here."""
+"""Things of the parent's, of loops whose copies are gone here."""
 _loops: OfProcess[dict[int, weakref.ref[_Loop]]] = OfProcess(dict)
 
 
@@ -84,7 +85,7 @@ def of_this_loop(key: Hashable, make: Callable[[], T]) -> T:
     loops = _loops.here()
     reference = loops.get(id(loop))
     mine = reference() if reference is not None else None
-    # Identities are used again: a new loop may stand where a forgotten one stood.
+    # An id is used again: it may be that of a new loop, and the entry a forgotten loop's.
     if mine is None or mine.loop is not loop:
         mine = _Loop(loop)
         loops[id(loop)] = weakref.ref(mine)

@@ -3,11 +3,12 @@
     enter   takes a seat, or waits in the queue for one
     leave   gives a seat back: to the first of the queue, never past it
 
-Nothing here takes a lock. The garbage collector may run somebody's ``__del__`` in any thread
-at any allocation, and redis-py's finalizers give connections back: a lock held by the thread
-they interrupt would never come free. The operations of ``deque`` are atomic, and that is
-enough. *Rejected:* ``threading.Semaphore`` lets whoever comes at the right moment pass those
-who wait; ``queue.LifoQueue``, which redis-py's blocking pool uses, forgets the first in line.
+Nothing here takes a lock. The garbage collector may run a ``__del__`` in any thread, at any
+allocation, and redis-py's finalizers give connections back. A lock that the interrupted thread
+holds would never come free. The operations of ``deque`` are atomic, and that is enough.
+
+*Rejected:* ``threading.Semaphore`` (a caller that comes at the right moment passes those that
+wait); ``queue.LifoQueue``, which redis-py's blocking pool uses (it forgets the first in line).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class FairSemaphore:
                 pass
             else:
                 return True
-        # Made here and not at import: gevent may replace it in between.
+        # Looked up now: gevent may have replaced `Lock` since the import.
         turn = threading.Lock()
         turn.acquire()
         self._queue.append(turn)
@@ -55,8 +56,8 @@ class FairSemaphore:
         self._seat()
 
     def _seat(self) -> None:
-        # Whoever adds a seat or a waiter looks for the other half afterwards, so that of two
-        # who come at the same time the later one finds both.
+        # A caller that adds a seat, or a waiter, looks for the other half afterwards. So of two
+        # callers that come at the same time the later one finds both.
         while self._free and self._queue:
             try:
                 self._free.pop()

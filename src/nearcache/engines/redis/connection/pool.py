@@ -1,12 +1,13 @@
-"""Connections of one's own: for blocking commands, transactions, Pub/Sub and ``client``.
+"""Connections for one caller each: for blocking commands, transactions, Pub/Sub and ``client``.
 
-Everything else shares one connection (:mod:`.sync_connection`, :mod:`.async_connection`). These are
-redis-py's connections in redis-py's pools, with what those lack: bounded *and* fair. Whoever finds
-all connections taken queues, first come first served, for ``Target.pool_timeout_s`` at most; then
-:class:`PoolTimeout`. One pool per process and server, one per loop and server for asyncio.
+Everything else shares one connection (:mod:`.sync_connection`, :mod:`.async_connection`). Here are
+redis-py's connections in redis-py's pools, which are made bounded *and* fair. A caller that finds
+all connections taken queues, first come first served, for ``Target.pool_timeout_s`` at most. Then
+it gets :class:`PoolTimeout`. There is one pool per process and server, and for asyncio one per loop
+and server.
 
-A forked child has pools of its own. At the end of the
-interpreter, and of an event loop, idle connections are closed.
+A forked child has pools of its own. Idle connections are closed at the end of the interpreter, and
+of an event loop.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ T = TypeVar("T")
 
 
 class PoolTimeout(errors.PoolTimeout, redis.ConnectionError):
-    """No connection of the pool came free in time; redis-py's callers expect its error."""
+    """No connection of the pool came free in time. Callers of redis-py expect redis-py's error."""
 
 
 def too_late(limit: int, wait_s: float, waiting: int) -> PoolTimeout:
-    """The error, with what to do about it."""
+    """The error to raise."""
     return PoolTimeout(
         f"all {limit} connections of the pool stayed taken for {wait_s:g} s, and {waiting} more"
         " callers wait: give connections back sooner, or raise pool_connections"
@@ -43,7 +44,7 @@ def too_late(limit: int, wait_s: float, waiting: int) -> PoolTimeout:
 
 
 _PARAMETERS = inspect.signature(redis.ConnectionPool.get_connection).parameters
-# redis-py 5.2 wants the command's name, and does nothing with it; later ones warn of it.
+# redis-py 5.2 wants the command's name, and does nothing with it. Later ones warn of a name.
 _NAME = ("_",) if _PARAMETERS["command_name"].default is inspect.Parameter.empty else ()
 
 
@@ -60,7 +61,7 @@ class FairPool(redis.ConnectionPool):
         _pools.add(self)
 
     def _checkpid(self) -> None:
-        # redis-py asks this before anything else. Its own answer waits for a lock, which another
+        # redis-py calls this before anything else. Its own method waits for a lock, which another
         # thread of the parent may have held at the moment of the fork.
         if self._process != generation():
             with self._renewing.now():
@@ -97,14 +98,14 @@ class FairPool(redis.ConnectionPool):
                 gate.leave()
 
     def put_away(self) -> None:
-        """In a forked child: no copy of a greenlet reads what comes to the parent's connections."""
-        seated = list(self._seated)  # before the look: another thread here may take new ones
+        """In a forked child: no copy of a greenlet reads from the parent's connections any more."""
+        seated = list(self._seated)  # before the comparison: another thread may take new ones
         if self._process != generation():
             for connection in seated:
                 put_away(connection._sock)  # there is no public way
 
     def _forget(self) -> None:
-        """In a forked child: the parent's connections are not ours to use, nor to say QUIT on."""
+        """In a forked child: lets go of the parent's connections, without a QUIT."""
         self._lock = threading.RLock()
         self._fork_lock = threading.RLock()
         self.reset()
@@ -112,7 +113,7 @@ class FairPool(redis.ConnectionPool):
 
 
 class AsyncFairPool(redis.asyncio.ConnectionPool):
-    """The same for the tasks of one loop."""
+    """:class:`FairPool` for the tasks of one loop."""
 
     limit = 50
     wait_s = 5.0

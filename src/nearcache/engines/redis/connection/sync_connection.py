@@ -91,7 +91,8 @@ class SyncConnection:
     """See the head of this module; :class:`~nearcache.engines.redis.contract.ServerConnection` says
     what the methods promise.
 
-    ``resolve`` is asked for the address before every connect (a Sentinel's primary).
+    ``resolve`` gives the address before every connect, for a server that moves (a Sentinel's
+    primary).
     """
 
     def __init__(
@@ -103,9 +104,9 @@ class SyncConnection:
         self.breaker = breaker_of(target, address)
         reader = type(make_reader(target.parser))
         self.reader_class = f"{reader.__module__}.{reader.__qualname__}"
-        """Which parser is in use: ``hiredis.Reader``, or ours."""
+        """The class that parses replies: ``hiredis.Reader``, or ours."""
         self._resolve = resolve
-        # Somebody in the queue may have to wait for an exchange to fail and for a connect.
+        # A caller in the queue may have to wait for an exchange to fail, and for a connect.
         self._wait_s = target.connect_timeout_s + target.read_timeout_s
         self._state = ConnectionState(generation())
         self._renewing = Mutex()
@@ -145,7 +146,7 @@ class SyncConnection:
         except BaseException as error:
             if lead.get(0) is not me:
                 raise
-            # Once the reader was asked, nobody knows whether the reply was taken from it.
+            # After `step` nobody knows whether the reply was taken from the reader.
             known = 0 if came else sent
             return self._stumbled(state, me, Request(packed, 1, safety), sent, known, error)
 
@@ -153,7 +154,7 @@ class SyncConnection:
         return self._queue_up(self._here(), None, Request(packed, count, safety))
 
     def _queue_up(self, state: ConnectionState, me: Any, request: Request) -> list[Reply]:
-        """The replies, asked for by whoever leads next; that is us if ``me`` leads."""
+        """The replies. The next leader asks for them: this caller, if ``me`` leads."""
         if not self.breaker.quiet:
             self.breaker.check()
         lead = state.lead
@@ -162,8 +163,8 @@ class SyncConnection:
             if me is not None and lead.get(0) is me:
                 lead[0] = request
             if lead.setdefault(0, request) is request and state.waking:  # L2
-                # Greenlets with replies of the last round will ask again in a moment. A greenlet
-                # that finds its own reply at once would never let them, and ask alone for ever.
+                # Greenlets that got replies in the last round will ask again in a moment. One that
+                # finds its own reply at once would never let them run, and ask alone for ever.
                 let_them_come()
             while not request.done:
                 if lead.get(0) is request:
@@ -201,10 +202,10 @@ class SyncConnection:
     def _step_in(self, state: ConnectionState, request: Request) -> None:
         """Leads where nobody did: a leader was interrupted twice, and left us behind."""
         state.lead[0] = request
-        if request.done:  # or it was just leaving
+        if request.done:  # the old leader was just leaving
             state.hand_on(request)
         elif not state.carries(request) and request not in state.queue:
-            state.queue.appendleft(request)  # it was about to be sent
+            state.queue.appendleft(request)  # its old leader was about to send it
 
     def _give_up(self, state: ConnectionState, request: Request) -> None:
         request.abandoned = True  # L4
@@ -219,12 +220,12 @@ class SyncConnection:
         state.hand_on(request)
 
     def _round(self, state: ConnectionState) -> None:
-        """Everybody's commands in one write, everybody's replies from as few reads as it takes.
+        """One exchange: the commands of all in one write, their replies by few reads.
 
-        Or the rest of that, where a leader was torn from it.
+        Or the rest of an exchange that a leader was torn from.
         """
         batch: list[Request] = []
-        self._here()  # in a forked child the state is dead from now on
+        self._here()  # in a forked child this makes the state dead
         state.rounds += 1
         try:
             if state.channel.exchange is None:
@@ -243,7 +244,7 @@ class SyncConnection:
                 self.breaker.succeeded()
 
     def _begin(self, state: ConnectionState, batch: list[Request]) -> None:
-        """Makes the next exchange of what is queued; nothing of it has left yet."""
+        """Makes an exchange of queued requests. Sends nothing of it yet."""
         if state.channel.fresh_until == BUSY:
             state.leave()
         take(state.queue, batch)
@@ -262,7 +263,7 @@ class SyncConnection:
         channel.exchange = Exchange(data, count, batch)
 
     def _carry(self, state: ConnectionState) -> None:
-        """Brings the channel's exchange to its end, and everybody the replies."""
+        """Brings the channel's exchange to its end, and gives each request its replies."""
         channel = state.channel
         channel.carry()
         exchange = channel.exchange
@@ -287,7 +288,7 @@ class SyncConnection:
             state.leave()
 
     def _channel(self, state: ConnectionState) -> Channel:
-        """The connection, made if there is none that can be used."""
+        """The channel; a new one if there is none that can be used."""
         channel: Channel = state.channel
         if channel.usable() and not state.dead:
             return channel
@@ -305,12 +306,14 @@ class SyncConnection:
     def _check_alive(self, state: ConnectionState) -> None:
         if state.dead:
             state.drop()
-            raise ConnectionFailed(f"{self.name}: the connection was given up, as by a fork")
+            raise ConnectionFailed(
+                f"{self.name}: the connection was given up after a fork, or behind a stuck leader"
+            )
 
     def _no_channel(
         self, state: ConnectionState, batch: list[Request], error: BaseException
     ) -> None:
-        """No connection could be made: the same for all who wait, as it is for those to come."""
+        """No connection could be made. All callers that wait get the same error."""
         if not isinstance(error, EngineError):
             queued = set(state.queue)
             back = [each for each in batch if each not in queued and not each.done]
@@ -335,9 +338,9 @@ class SyncConnection:
         sent: int,
         error: BaseException,
     ) -> None:
-        """L3: what becomes of each request of an exchange that broke or was interrupted."""
+        """L3: decides about each request of an exchange that broke or was interrupted."""
         if isinstance(error, ProtocolError):
-            replies = []  # a server that said too much may have shifted all of them
+            replies = []  # if the server said too much, all of them may be shifted
         if faults.is_own(error):
             reason = faults.broken(error, self.name, self.target.read_timeout_s)
             self.breaker.failed(reason)
@@ -352,10 +355,10 @@ class SyncConnection:
         at = start = 0
         for request in batch:
             end = at + request.count
-            # Of what was refused, the last command was not read to its end.
+            # If the batch was refused, the server did not read its last command to the end.
             left = start < sent and not (refused and request is batch[-1] and request.count == 1)
             if request in queued:
-                request.again = True  # we were interrupted here, and come again
+                request.again = True  # we were interrupted here before, and come again
             elif end <= len(replies):
                 request.settle(replies[at:end])
             elif may_repeat(request, left, reason):
@@ -379,7 +382,7 @@ class SyncConnection:
         known: int,
         error: BaseException,
     ) -> Reply:
-        """What ``ask`` does after an error of its short way, while it leads."""
+        """What ``ask`` does after an error of its short way, where it leads."""
         try:
             if isinstance(error, EngineError):  # nothing was sent: the circuit is open
                 raise error
@@ -405,7 +408,7 @@ class SyncConnection:
         return request.result()[0]
 
     def _depose(self, state: ConnectionState) -> None:
-        """Starts anew beside a leader that does nothing; it finds its connection closed."""
+        """Starts anew beside a leader that does nothing, and shuts that leader's channel down."""
         if self._state is state:
             self._state = ConnectionState(state.process)
             self._counts["deposed"] += 1
@@ -415,7 +418,7 @@ class SyncConnection:
     # ---- the rest of the contract
 
     def close(self) -> None:
-        """Drops the connection; if it is in use, as soon as it is not."""
+        """Drops the connection, or has it dropped when its exchange is over."""
         state, me = self._here(), [None]
         state.wish_to_close()
         try:
@@ -444,14 +447,14 @@ class SyncConnection:
         with self._renewing.now():
             if self._state is old:
                 self._state = ConnectionState(generation())
-                # A copy of a greenlet may lead there still, and go on to read.
+                # A copy of a greenlet may lead in the old state still, and go on to read.
                 old.dead = True
                 old.put_away()
             return self._state
 
 
 class _Patience:
-    """How long one waits for others: as long as bytes flow, but not for a trickle."""
+    """How long a caller waits for others: as long as bytes flow, but not for a trickle."""
 
     def __init__(self, state: ConnectionState, limit_s: float) -> None:
         self._state = state
@@ -461,9 +464,9 @@ class _Patience:
         self._come = 0
 
     def left_s(self) -> float:
-        """Seconds until it ends, if nothing more moves."""
+        """Seconds until the wait ends, if nothing more moves."""
         now, moved = _monotonic(), self._state.channel.moved
-        if moved != self._seen:  # it begins anew with every connection
+        if moved != self._seen:  # `moved` begins anew with every connection
             self._come += moved - self._seen if moved > self._seen else moved
             self._seen, self._flowed_at = moved, now
         ends = self._began + self._limit_s * (1 + self._come / READ_BYTES)

@@ -1,7 +1,8 @@
 """Where a caller waits to be told: a thread's lock, or a greenlet's switch.
 
-A seat has two methods of ``threading.Lock``, and starts taken. ``acquire(timeout=seconds)`` waits
-until a caller of any thread has called ``release``, and is True if that came in time.
+A seat has two methods of ``threading.Lock``, and is taken when it is made.
+``acquire(timeout=seconds)`` waits until a caller of any thread calls ``release``, and is True if
+that came in time.
 
 For threads a seat is such a lock. For greenlets it is not: gevent's replacement of the lock costs
 15 us per wait with a timeout, and a crowd of greenlets needs one wait per request. Switching by
@@ -38,7 +39,7 @@ class GreenletWaiter:
         self._told = True
         hub = self._hub
         if self._greenlet is None:
-            return  # not waiting yet, or not any more
+            return  # its greenlet does not wait yet, or not any more
         if hub is _gevent.get_hub():
             hub.loop.run_callback(self._resume)
         else:
@@ -52,8 +53,8 @@ class GreenletWaiter:
         waiting.add(self)
         self._greenlet = _gevent.getcurrent()
         try:
-            # Another thread may release between the check and the switch: the callback that
-            # it leaves with the hub cannot run before we are in the hub.
+            # Another thread may release between the check and the switch. It then leaves a
+            # callback with the hub, which cannot run before we are in the hub.
             while not (self._told or self.late):
                 hub.switch()
         finally:
@@ -67,7 +68,7 @@ class GreenletWaiter:
 
 
 class _Watch:
-    """The time limits of all who wait in one hub: met two ticks late at most."""
+    """The time limits of all seats of one hub. A limit is met two ticks late at most."""
 
     def __init__(self, hub: Any) -> None:
         self.hub = hub
@@ -76,7 +77,7 @@ class _Watch:
         self._waiting: dict[int, set[GreenletWaiter]] = {}
 
     def until(self, timeout: float) -> set[GreenletWaiter]:
-        """Those whose time ends with this one's."""
+        """The seats whose time ends in the same tick."""
         tick = self._now + 1 + math.ceil(timeout / TICK_S)
         waiting = self._waiting.get(tick)
         if waiting is None:
@@ -118,19 +119,19 @@ def _watch_of(hub: Any) -> _Watch:
 
 
 def release_all(seats: list[Any]) -> list[Any]:
-    """Tells all of them; a list of those greenlets who have not come yet, which empties itself."""
+    """Tells all seats. Returns the greenlets that have not run yet, a list that empties itself."""
     if seats and type(seats[0]) is GreenletWaiter:
         return _release_greenlets(seats)
     for seat in seats:
         try:  # noqa: SIM105 - `suppress` is Python, and this is done for every request
             seat.release()
-        except RuntimeError:  # told already
+        except RuntimeError:  # it was told before
             pass
     return []
 
 
 def _release_greenlets(seats: list[GreenletWaiter]) -> list[GreenletWaiter]:
-    """One callback for all who wait in this thread."""
+    """Tells the seats of this thread by one callback."""
     here = _gevent.get_hub()
     near = []
     for seat in reversed(seats):
@@ -149,17 +150,17 @@ def _resume_all(hub: Any, seats: list[GreenletWaiter]) -> None:
         while seats:
             seats.pop()._resume()
     finally:
-        if seats:  # a bare greenlet's error came out here, and is not the others'
+        if seats:  # the error of a bare greenlet came out here; the others still have to run
             hub.loop.run_callback(_resume_all, hub, seats)
 
 
 def let_them_come() -> None:
-    """Lets the greenlets run who have been told to."""
+    """Lets the greenlets run that have been told."""
     _gevent.sleep(0)
 
 
 def new_seat() -> Any:
-    """A seat of the kind that fits, as the process is patched now."""
+    """A seat for threads, or for greenlets if gevent has patched the process."""
     if threading.Lock is not _known:
         _learn()
     return _make()
