@@ -1,18 +1,20 @@
 """``SESSION_ENGINE = "nearcache.sessions"``: nobody is logged out because the cache is away.
 
 Django's ``sessions.backends.cache`` takes every exception of the cache for an unknown session: it
-answers 200 as if nobody were logged in, and deletes the cookie. Here an outage stays one:
+answers 200 as if nobody were logged in, and deletes the cookie. Here an outage stays an outage:
 
     MIDDLEWARE = [..., "nearcache.sessions.SessionMiddleware", ...]   # instead of Django's
     NEARCACHE_SESSIONS = {"WHILE_AWAY": "503", "RETRY_AFTER": 5}
 
-    503    who needs the session is answered 503 with Retry-After; pages that do not touch it work
-    keep   who only reads it is answered as an unknown visitor, and keeps the cookie
+    503    a page that needs the session is answered 503 with Retry-After. Pages that do not touch
+           the session work
+    keep   a page that only reads the session is answered as for an unknown visitor, who keeps the
+           cookie
 
-In both a session that could not be read is never written, and a login, a logout or a change that
-could not be stored (one that is too large among them) is answered 503: what was not done is not
-said to be. The log says why. Under Django's own middleware the 503 is a 500. Keys and values are
-those of Django's engine, so both may be switched.
+In both, a session that could not be read is never written. And a login, a logout or a change that
+could not be stored is answered 503, also because it is too large: the visitor is not told that
+something was done which was not. The log says why. Under Django's own middleware the 503 is a 500.
+Keys and values are those of Django's engine, so a site may switch from one engine to the other.
 
 Not here: sessions that outlive the cache. A server that restarts empty has lost them.
 """
@@ -65,7 +67,7 @@ class SessionOptions(Options):
 
 @cache
 def session_options() -> SessionOptions:
-    """What the settings say. Raises OptionError."""
+    """The options of the settings. Raises OptionError."""
     return SessionOptions.parse(getattr(settings, "NEARCACHE_SESSIONS", {}))
 
 
@@ -78,11 +80,11 @@ setting_changed.connect(_forget)
 
 
 _logged: set[type[Exception]] = set()
-"""Kinds of failures since a cache of sessions did last what it was asked."""
+"""Kinds of failures that were logged since a cache of sessions last did what it was asked."""
 
 
 class SessionStore(DjangoStore):
-    """Django's cache sessions, which tell an outage from a session that is not there."""
+    """Django's cache sessions, but an outage is told from a session that is not there."""
 
     # From Django's store; the cache is that of SESSION_CACHE_ALIAS.
     _cache: Any
@@ -93,7 +95,7 @@ class SessionStore(DjangoStore):
     def __init__(self, session_key: str | None = None) -> None:
         super().__init__(session_key)
         self.away: SessionsAway | None = None  # the last failure of this request
-        self._unread = False  # what is stored is not known: it must not be replaced
+        self._unread = False  # if True, the stored session is not known, and must not be replaced
         self._demand_a_cache_that_says_so()
 
     def _load(self) -> Flow[dict[str, Any]]:
@@ -154,7 +156,7 @@ class SessionStore(DjangoStore):
         return {}
 
     def _unknown(self) -> dict[str, Any]:
-        """The session of somebody whose session cannot be read now; the key stays."""
+        """The session of a visitor whose session cannot be read now. The key stays."""
         if session_options().while_away == "503":
             assert self.away
             raise self.away
@@ -162,21 +164,24 @@ class SessionStore(DjangoStore):
         return {}
 
     def _may_save(self) -> bool:
-        """Not what was never read: with SESSION_SAVE_EVERY_REQUEST it is left as it is."""
+        """False if nothing is to be saved: the session was not read, and was not changed either.
+
+        Django asks for that with SESSION_SAVE_EVERY_REQUEST. A changed one raises SessionsAway.
+        """
         if self._unread and not self.modified:
             return False
         self._demand_read()
         return True
 
     def _replace(self) -> Flow[None]:
-        """Django's, with ``set_many``, which says what the cache did not store."""
+        """Django's way, but by ``set_many``, which tells what the cache did not store."""
         key, age_s = self.cache_key, (yield call(self, "get_expiry_age"))
         before = yield call(self._cache, "get", key)
         if before is None:
             raise UpdateError
         # `get_expiry_age` has read the session, so nothing is waited for here.
         if (yield call(self._cache, "set_many", {key: self._get_session()}, age_s)):
-            # What was there may be gone: it is the visitor's.
+            # The stored session may be gone now. It is the visitor's, so it is put back.
             yield call(self._cache, "add", key, before, age_s)
             raise self._failed("did not store it: too large, or too busy", SessionsAway)
 
@@ -217,21 +222,21 @@ class SessionStore(DjangoStore):
 
 
 def is_possible(key: str | None) -> bool:
-    """Not what somebody wrote into a cookie: some caches raise for that, which is no outage."""
+    """False for a key that a visitor made up: some caches raise for it, which is no outage."""
     return key is not None and len(key) <= LONGEST_KEY and not set(key) - set(VALID_KEY_CHARS)
 
 
 def _forgives(cache: Any) -> bool:
-    """Whether this backend answers an outage with misses: ours, or django-redis's."""
+    """True if this backend, ours or django-redis's, answers an outage with misses."""
     options: Any = getattr(cache, "options", None)
-    if hasattr(options, "forgives"):  # by its option, or by django-redis's setting
+    if hasattr(options, "forgives"):  # ours: by its option, or by django-redis's setting
         return bool(options.forgives(settings))
     on_error = getattr(options, "on_error", None)
     return on_error == "miss" or bool(getattr(cache, "_ignore_exceptions", False))
 
 
 class SessionMiddleware(DjangoMiddleware):
-    """Django's, which answers 503 where the session could not be read or written."""
+    """Django's middleware, which here answers 503 if the session could not be read or written."""
 
     def process_exception(
         self, request: HttpRequest, exception: BaseException
@@ -239,7 +244,7 @@ class SessionMiddleware(DjangoMiddleware):
         return unavailable() if isinstance(exception, SessionsAway) else None
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        # What a middleware below raised has become a 500 by now.
+        # An error that a middleware below raised has become a 500 by now.
         if getattr(request.session, "away", None) and response.status_code == 500:
             return unavailable()
         try:
@@ -249,7 +254,7 @@ class SessionMiddleware(DjangoMiddleware):
 
 
 def unavailable() -> HttpResponse:
-    """503: the cookie is neither set nor deleted, and nobody keeps this answer."""
+    """An answer 503, which neither sets nor deletes the cookie, and which no cache may keep."""
     said = "Sessions cannot be reached at the moment. You are not logged out; please try again.\n"
     answer = HttpResponse(said, status=503, content_type="text/plain; charset=utf-8")
     answer.headers["Retry-After"] = str(session_options().retry_after_s)

@@ -1,4 +1,4 @@
 """What other parts of Django ask of caches.
 
-system_checks.py   each cache is opened, and what would fail per request is said now
+system_checks.py   `manage.py check`: opens each cache, and tells what would fail per request
 """

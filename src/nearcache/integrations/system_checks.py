@@ -1,12 +1,12 @@
-"""``manage.py check``: each cache of ours is opened, and what would fail per request is said now.
+"""``manage.py check``: opens each cache of ours, and tells now what would fail per request.
 
-nearcache.E001   a cache cannot be used until somebody changes something
+nearcache.E001   a cache cannot be used until a setting, a right or a server is changed
 nearcache.W001   a server does not answer now
-nearcache.W002   aliases of this project meet in one file, with other sizes or the same keys
+nearcache.W002   aliases of this project use one file, with different sizes or with the same keys
 nearcache.W003   another project, or another site of this project, uses the same file
 nearcache.W004   root has a cache of its own, which the site does not see
 nearcache.E002   `nearcache.sessions` cannot work with these settings
-nearcache.W005   `nearcache.sessions` without its middleware
+nearcache.W005   `nearcache.sessions` is used without its middleware
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_sessions(**_: Any) -> Sequence[checks.CheckMessage]:
         return []
     return [
         checks.Warning(
-            f"{ENGINE} without its middleware: an outage of the cache {alias!r} is a 500, no 503",
+            f"{ENGINE} without its middleware: an outage of the cache {alias!r} is answered 500",
             hint=f'put "{ENGINE}.SessionMiddleware" into MIDDLEWARE, instead of Django\'s',
             id="nearcache.W005",
         )
@@ -71,12 +71,12 @@ def _is_ours(name: str) -> bool:
     try:
         found = import_string(name)
     except ImportError:
-        return False  # Django says so itself
+        return False  # Django reports it
     return isinstance(found, type) and issubclass(found, SessionMiddleware)
 
 
 def _fault(alias: str, cache: Any) -> checks.CheckMessage | None:
-    """What a request would meet; the engine is asked, which forgives nothing."""
+    """The error that a request would meet. The engine is asked, because it forgives nothing."""
     try:
         cache.engine.contains(cache._raw_key(PROBE, None))
     except EngineUnavailable as error:
@@ -110,7 +110,7 @@ def _of_aliases(path: str, aliases: dict[str, SharedMemoryCache]) -> Iterator[ch
     sizes = {(each.size_bytes, each.max_item_bytes, each.mean_item_bytes) for each in chosen}
     names = {(each.key_prefix, each.version) for each in aliases.values()}
     if len(sizes) > 1:
-        problem = "with other sizes: whoever opens it first decides"
+        problem = "with other sizes: the process that opens it first decides"
     elif len(names) < len(aliases):
         problem = "with the same keys: a clear() of one empties the other"
     else:
@@ -131,7 +131,7 @@ def _of_projects(path: str, aliases: str) -> Iterator[checks.CheckMessage]:
         who = owner["project"] if another else "another site of this project (other DATABASES)"
         yield checks.Warning(
             f"the cache {aliases} is used by {who} as well: {path}",
-            hint="give it a LOCATION of its own; if that was once, remove "
+            hint="give it a LOCATION of its own; if that is over, remove "
             f"{path}{shm.OWNERS_SUFFIX}",
             id="nearcache.W003",
         )
