@@ -37,6 +37,16 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+def unknown_name(name: object, known: Iterable[str]) -> str:
+    """What is wrong with a name that is none of those known: the nearest right one is in it."""
+    if not isinstance(name, str):
+        return "is no name; names are text"
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+    return f"is unknown; {hint}"
+
+
 class NearcacheError(Exception):
     """The root: catch this to catch everything below."""
 
@@ -53,10 +63,7 @@ class OptionError(NearcacheError):
     @classmethod
     def unknown(cls, backend: str, option: str, known: Iterable[str]) -> OptionError:
         """The error for a name that no option has, with the nearest right one."""
-        names = sorted(known)
-        close = get_close_matches(option, names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
-        return cls(backend, option, f"is unknown; {hint}")
+        return cls(backend, option, unknown_name(option, known))
 
 
 class EngineError(NearcacheError):

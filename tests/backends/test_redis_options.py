@@ -12,7 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from nearcache.backends import RedisCache, RedisOptions, SharedMemoryCache
 from nearcache.base.options import option_fields
-from nearcache.django_cache.redis.foreign_options import CONNECTION_NAMES, READINGS
+from nearcache.django_cache.redis.foreign_options import THEIRS
+from nearcache.engines.redis.target.options import ALIASES, NAMES
 from nearcache.engines.redis.target.target import Address
 from nearcache.errors import OptionError
 
@@ -141,7 +142,7 @@ def test_classes_may_be_given_themselves() -> None:
         ({"SOCKET_TIMOUT": 1}, "did you mean 'SOCKET_TIMEOUT'"),
         ({"read_timeot": 1}, "did you mean 'read_timeout'"),
         ({"sockettimeout": 1}, "did you mean 'socket_timeout'"),
-        ({"CONNECTION_POOL_KWARGS": {"max_connection": 1}}, 'did you mean "max_connections"'),
+        ({"CONNECTION_POOL_KWARGS": {"max_connection": 1}}, "did you mean 'max_connections'"),
         ({"CONNECTION_POOL_KWARGS": 5}, "no dict"),
         ({"CLIENT_CLASS": "django_redis.client.ShardClient"}, "cluster=True"),
         ({"CLIENT_CLASS": "project.Client"}, "leave it out"),
@@ -154,6 +155,16 @@ def test_classes_may_be_given_themselves() -> None:
         ({"decode_responses": True}, "leave it out"),
         ({"host": "h"}, "LOCATION"),
         ({"read_timeout": 0}, "above 0"),
+        ({"read_timeout": -1}, "above 0"),
+        ({"read_timeout_s": 1}, "did you mean 'read_timeout'"),
+        ({"database": True}, "'database' is True; write a whole number, 0 to 2147483647"),
+        ({"protocol": 4}, "2 to 3"),
+        ({"parser": "fast"}, "'auto', 'hiredis', 'python'"),
+        ({"sentinels": [5]}, "no pairs"),
+        ({"sentinel_kwargs": {"pasword": 1}}, "did you mean 'password'"),
+        ({"connection_kwargs": {"password": 5}}, "has password that is a int; write text"),
+        ({"connection_kwargs": {"decode_responses": True}}, "values are bytes"),
+        ({"connection_kwargs": {"connection_class": "mine.Own"}}, "has connection_class"),
         ({"on_error": "ignore"}, "'raise', 'miss'"),
         ({"IGNORE_EXCEPTIONS": True, "on_error": "raise"}, "keep one"),
         ({"compat": "django", "serializer": "json"}, "compat"),
@@ -167,9 +178,9 @@ def test_classes_may_be_given_themselves() -> None:
         ({"SOCKET_CONNECT_TIMEOUT": -1}, "'SOCKET_CONNECT_TIMEOUT' is -1"),
         ({"DB": "x"}, "'DB' is 'x'"),
         ({"socket_timeout": "x"}, "'socket_timeout' is 'x'"),
-        ({"client_name": 5}, "'client_name' is no text"),
+        ({"client_name": 5}, "'client_name' is a int; write text"),
         ({"CONNECTION_POOL_KWARGS": {"max_connections": 0}}, "'CONNECTION_POOL_KWARGS' has max"),
-        ({"connection_kwargs": {3: 1}}, "names of options are text"),
+        ({"connection_kwargs": {3: 1}}, "names are text"),
         ({"breaker_pause": "1s"}, "'breaker_pause' is '1s'; write a number of seconds above 0"),
         ({"breaker_pause": 0}, "'breaker_pause' is 0; write a number of seconds above 0"),
         ({"CLIENT_CLASS": "django_redis.client.SentinelClient"}, "SENTINELS, which is missing"),
@@ -227,11 +238,17 @@ def test_every_option_is_documented_in_a_sentence() -> None:
         assert each.metadata["doc"].endswith(".")
 
 
+def test_every_name_of_theirs_is_one_of_ours_or_without_effect() -> None:
+    own = {each.metadata["name"] for each in option_fields(RedisOptions)}
+    assert {name for name, _ in THEIRS.values() if name} <= own
+    assert {name for name, _ in ALIASES.values()} <= own
+
+
 def test_no_name_of_theirs_hides_one_of_ours() -> None:
     own = {each.metadata["name"] for each in option_fields(RedisOptions)}
-    assert own & READINGS.keys() == {"serializer", "compressor"}
+    assert own & THEIRS.keys() == {"serializer", "compressor"}
     # These mean the same there.
-    assert own & CONNECTION_NAMES <= {"username", "password", "protocol"}
+    assert own & NAMES <= {"username", "password", "protocol"}
 
 
 def test_a_backend_is_made_without_parsing_anew_and_connects_to_nothing(

@@ -433,7 +433,7 @@ def test_what_memoize_asks_is_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"share": 2}, "a share of the keys from 0 to 1"),
+        ({"share": 2}, "is 2; write a number from 0 to 1"),
         ({"shar": 1}, "did you mean 'share'?"),
         ({"of": "default"}, "must be an entry of CACHES"),
         ({"of": {"BACKEND": "nearcache.backends.RecordingCache"}}, "a recording cache itself"),

@@ -11,6 +11,7 @@ import pytest
 
 from nearcache import errors
 from nearcache.engines.redis.target.location import parse_target
+from nearcache.engines.redis.target.options import TargetOptions
 from nearcache.engines.redis.target.target import Target
 from nearcache.engines.redis.topology.cluster import Cluster
 from nearcache.engines.redis.topology.standalone import Standalone
@@ -29,7 +30,8 @@ def secure(redis_directory: Path, certificates: Certificates) -> Iterator[tuple[
 
 
 def target_of(location: str, **kwargs: Any) -> Target:
-    target = parse_target(location, connection_kwargs=kwargs)
+    options = TargetOptions.parse({"connection_kwargs": kwargs} if kwargs else {})
+    target = parse_target(location, options)
     return replace(target, connect_timeout_s=20.0, read_timeout_s=20.0)  # a slow host is no fault
 
 

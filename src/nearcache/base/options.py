@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
@@ -57,7 +57,7 @@ class Options:
         values = {}
         for name, value in given.items():
             if name not in known:
-                raise unknown_option(cls.backend, name, known)
+                raise OptionError.unknown(cls.backend, name, known)
             values[known[name].name] = cls._value(known[name], value)
         return cls(**values)
 
@@ -67,21 +67,6 @@ class Options:
             return each.metadata["parse"](value)
         except ValueError as error:
             raise OptionError(cls.backend, each.metadata["name"], str(error)) from error
-
-
-BESIDE = dict.fromkeys(
-    ("TIMEOUT", "VERSION", "KEY_PREFIX", "KEY_FUNCTION"), "belongs beside OPTIONS, not inside"
-) | {"REVERSE_KEY_FUNCTION": "belongs beside OPTIONS, and is not needed here: leave it out"}
-"""Django's own settings of a cache: no near name of an option is meant."""
-
-
-def unknown_option(backend: str, name: Any, known: Iterable[str]) -> OptionError:
-    """The error for a name that no option has: where it belongs, or the nearest right one."""
-    if not isinstance(name, str):
-        return OptionError(backend, name, "is no name of an option; names are text")
-    if name in BESIDE:
-        return OptionError(backend, name, BESIDE[name])
-    return OptionError.unknown(backend, name, known)
 
 
 def option_fields(cls: type[Options]) -> Iterator[Field[Any]]:
@@ -144,16 +129,32 @@ def _is_finite(value: Any) -> bool:
     return number and abs(value) < float("inf")
 
 
-def whole(at_least: int) -> Callable[[Any], int]:
+def share(value: Any) -> float:
+    """A parser of parts of one: 0 to 1."""
+    if not _is_finite(value) or not 0 <= value <= 1:
+        raise ValueError(f"is {value!r}; write a number from 0 to 1")
+    return float(value)
+
+
+def whole(at_least: int, at_most: int | None = None) -> Callable[[Any], int]:
     """A parser of whole numbers, also as digits in text, as Django takes them."""
+    most = 10**18 if at_most is None else at_most
+    wanted = f"{at_least} or more" if at_most is None else f"{at_least} to {at_most}"
 
     def parse(value: Any) -> int:
-        text = str(value)
-        if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < at_least:
-            raise ValueError(f"is {value!r}; write a whole number, {at_least} or more")
-        return int(text)
+        digits = str(value)
+        if not re.fullmatch(r"-?[0-9]{1,18}", digits) or not at_least <= int(digits) <= most:
+            raise ValueError(f"is {value!r}; write a whole number, {wanted}")
+        return int(digits)
 
     return parse
+
+
+def text(value: Any) -> str:
+    """A parser of text; its errors do not repeat it, as it may be a password."""
+    if not isinstance(value, str):
+        raise ValueError(f"is a {type(value).__name__}; write text")
+    return value
 
 
 def yes_or_no(value: Any) -> bool:

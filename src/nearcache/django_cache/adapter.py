@@ -23,7 +23,7 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.exceptions import ImproperlyConfigured
 
 from nearcache.base.counters import Counters
-from nearcache.base.options import CacheOptions, option_fields
+from nearcache.base.options import CacheOptions
 from nearcache.base.per_process import once
 from nearcache.base.sans_io import Flow, ask, twins
 from nearcache.codec import Codec, codec_for
@@ -88,14 +88,13 @@ class Configured(StampedeProof):
     options_class: ClassVar[type[CacheOptions]]
 
     def __init__(self, location: str, params: dict[str, Any]) -> None:
-        inside = self.options_class
         try:
-            check_entry(inside.backend, params, (n.metadata["name"] for n in option_fields(inside)))
+            check_entry(self.options_class, params)
         except OptionError as error:
             raise settings_error(error) from error
         super().__init__(params)
         given = params.get("OPTIONS") or {}
-        where = location or inside.unnamed_location
+        where = location or self.options_class.unnamed_location
         written = (("LOCATION", where), *given.items())
         try:
             self.options: CacheOptions = _parse(self.options_class, written)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nearcache.base.options import Options, option, seconds
+from nearcache.base.options import Options, option, seconds, share
 
 
 def beta(value: Any) -> float:
@@ -19,10 +19,9 @@ def beta(value: Any) -> float:
 
 def fraction(value: Any) -> float:
     """A parser of parts of one: 0 or more, and below 1."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < 1:
+    if value == 1:
         raise ValueError(f"is {value!r}; write a number from 0 to below 1, like 0.1")
-    return float(value)
+    return share(value)
 
 
 @dataclass(frozen=True, kw_only=True)

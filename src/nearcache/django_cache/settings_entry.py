@@ -7,34 +7,38 @@ timeout that is no number for its default of 300 s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from nearcache.base.options import whole
+from nearcache.base.options import Options, option_fields, text, whole
 from nearcache.errors import OptionError
 
 
-def check_entry(backend: str, params: Mapping[str, Any], inside: Iterable[str]) -> None:
-    """Raises OptionError for what Django would ignore or trip over; ``inside``: of OPTIONS."""
+def check_entry(options: type[Options], params: Mapping[str, Any]) -> None:
+    """Raises OptionError for what Django would ignore or trip over."""
     for name, value in params.items():
-        reads = READINGS.get(name)
-        if reads is None:
-            raise _unknown(backend, name, inside)
+        if name not in READINGS:
+            raise _unknown(options, name)
         try:
-            reads(value)
+            READINGS[name](value)
         except ValueError as error:
-            raise OptionError(backend, name, str(error)) from error
+            raise OptionError(options.backend, name, str(error)) from error
+    for name in params.get("OPTIONS") or ():
+        if name in BESIDE and name not in _names(options):
+            raise OptionError(options.backend, name, f"belongs beside OPTIONS, {BESIDE[name]}")
 
 
-def _unknown(backend: str, name: Any, inside: Iterable[str]) -> OptionError:
-    if not isinstance(name, str):
-        return OptionError(backend, name, "is no name of a setting; names are text")
-    plain = {each.lower(): each for each in inside}
-    if name.lower() in plain:
-        right = plain[name.lower()]
-        return OptionError(backend, name, f'belongs into OPTIONS: "OPTIONS": {{"{right}": ...}}')
-    return OptionError.unknown(backend, name, [each for each in READINGS if each.isupper()])
+def _unknown(options: type[Options], name: Any) -> OptionError:
+    plain = {each.lower(): each for each in _names(options)}
+    if isinstance(name, str) and name.lower() in plain:
+        problem = f'belongs into OPTIONS: "OPTIONS": {{"{plain[name.lower()]}": ...}}'
+        return OptionError(options.backend, name, problem)
+    return OptionError.unknown(options.backend, name, filter(str.isupper, READINGS))
+
+
+def _names(options: type[Options]) -> list[str]:
+    return [each.metadata["name"] for each in option_fields(options)]
 
 
 def _timeout(value: Any) -> None:
@@ -42,11 +46,6 @@ def _timeout(value: Any) -> None:
     digits = isinstance(value, str) and value.removeprefix("-").isdecimal()
     if not (value is None or digits or (number and abs(value) < float("inf"))):
         raise ValueError(f"is {value!r}; write a number of seconds, or None for ever")
-
-
-def _text(value: Any) -> None:
-    if not isinstance(value, str):
-        raise ValueError(f"is {value!r}; write text")
 
 
 def _options(value: Any) -> None:
@@ -62,8 +61,7 @@ def _version(value: Any) -> None:
 def _function(value: Any) -> None:
     if value is None or callable(value):
         return
-    _text(value)
-    module, _, name = value.rpartition(".")
+    module, _, name = text(value).rpartition(".")
     try:
         getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -79,7 +77,7 @@ READINGS: dict[str, Callable[[Any], Any]] = {
     "LOCATION": _anything,
     "OPTIONS": _options,
     "TIMEOUT": _timeout,
-    "KEY_PREFIX": _text,
+    "KEY_PREFIX": text,
     "VERSION": _version,
     "KEY_FUNCTION": _function,
     "REVERSE_KEY_FUNCTION": _anything,  # django-redis's, which is not needed here
@@ -88,3 +86,7 @@ READINGS: dict[str, Callable[[Any], Any]] = {
     "max_entries": whole(0),
     "cull_frequency": whole(0),
 }
+BESIDE = dict.fromkeys(filter(str.isupper, READINGS), "not inside") | {
+    "REVERSE_KEY_FUNCTION": "and is not needed here: leave it out"
+}
+"""What is beside OPTIONS, and not inside unless an option is called so: no near name is meant."""

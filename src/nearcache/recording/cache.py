@@ -17,7 +17,6 @@ from django.conf import settings
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.utils.module_loading import import_string
 
-from nearcache.base.options import option_fields
 from nearcache.base.per_process import once
 from nearcache.django_cache.adapter import settings_error
 from nearcache.django_cache.settings_entry import check_entry
@@ -93,8 +92,7 @@ def _values(arguments: Arguments, first: Any) -> Any:
 
 def _chosen(location: str, params: dict[str, Any]) -> RecordingOptions:
     try:
-        names = (each.metadata["name"] for each in option_fields(RecordingOptions))
-        check_entry(RecordingOptions.backend, params, names)
+        check_entry(RecordingOptions, params)
         chosen = RecordingOptions.parse({"LOCATION": location, **(params.get("OPTIONS") or {})})
         for name, problem in (
             ("LOCATION", "" if chosen.location else "is missing: the file to record into"),

@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from nearcache.base.options import GIB, MIB, Options, Secret, option, secrets, sized, yes_or_no
+from nearcache.base.options import (
+    GIB,
+    MIB,
+    Options,
+    Secret,
+    option,
+    secrets,
+    share,
+    sized,
+    yes_or_no,
+)
 
 BACKEND = "nearcache.backends.RecordingCache"
-
-
-def _share(value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= 1:
-        raise ValueError(f"is {value!r}; write a share of the keys from 0 to 1, such as 0.01")
-    return float(value)
 
 
 def _entry(value: Any) -> Mapping[str, Any]:
@@ -48,7 +51,7 @@ class RecordingOptions(Options):
     share: float = option(
         "share",
         "Which share of the keys is recorded. A key is recorded always or never.",
-        _share,
+        share,
         default=0.01,
     )
     size_bytes: int = option(

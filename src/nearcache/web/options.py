@@ -14,17 +14,11 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
-from nearcache.base.options import Options, one_of, option, some_seconds, whole, yes_or_no
+from nearcache.base.options import Options, one_of, option, share, some_seconds, whole, yes_or_no
 from nearcache.errors import OptionError
 from nearcache.lab.workloads import PAYLOADS
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a private directory is made in it
-
-
-def _share(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"is {value!r}; write a number from 0 to 1")
-    return float(value)
 
 
 def _aliases(value: Any) -> tuple[str, ...]:
@@ -63,7 +57,7 @@ class WebOptions(Options):
     write_chance: float = option(
         "WRITE_CHANCE",
         "How likely a read is followed by a write, 0 to 1. What is missing is always written.",
-        _share,
+        share,
         default=1.0,
     )
     payload: str = option(

@@ -11,41 +11,59 @@ whose keyword arguments both hand on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nearcache.base.options import unknown_option
-from nearcache.engines.redis.target.settings import FIELDS, KEPT, OURS, SPECIAL, Settings
+from nearcache.engines.redis.target.options import (
+    NAMES,
+    Reading,
+    Settings,
+    as_is,
+    kwargs,
+    parser_class,
+)
 from nearcache.errors import OptionError
 
-Pairs = Iterator[tuple[str, Any]]
-Reading = Callable[[Any], Pairs]
-"""What an option of theirs means: our names, and values as our options take them."""
-
 KWARGS = "connection_kwargs"
-CONNECTION_NAMES = {*FIELDS, *KEPT, *OURS, *SPECIAL}
-"""Keyword arguments of redis-py's connections and pools."""
 
 
 def own_names(
     backend: str, given: Mapping[str, Any], own: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What a user wrote, by our names, and what they called each; raises OptionError."""
-    ours, found, kwargs = set(own), dict[str, Any](), dict[str, Any]()
+    ours, found, merged = set(own), dict[str, Any](), dict[str, Any]()
     written: dict[str, str] = {}
     for name, value in given.items():
-        if name in CONNECTION_NAMES and name not in ours and name not in READINGS:
-            kwargs[name] = _kwarg(backend, name, value)
-            continue
-        for own_name, own_value in _read(backend, name, value, ours):
-            if own_name == KWARGS:
-                kwargs |= own_value
-            elif found.get(own_name, own_value) != own_value:
-                raise OptionError(backend, name, f"is {own_name!r}, which is set already; keep one")
-            else:
-                found[own_name] = own_value
-                written.setdefault(own_name, name)
-    return found | ({KWARGS: kwargs} if kwargs else {}), written
+        try:
+            own_name, own_value = _read(name, value, ours)
+        except LookupError:
+            raise OptionError.unknown(backend, name, {*ours, *THEIRS, *NAMES}) from None
+        except ValueError as error:
+            raise OptionError(backend, name, str(error)) from error
+        if own_name == KWARGS:
+            merged |= own_value
+        elif own_name and found.setdefault(own_name, own_value) != own_value:
+            raise OptionError(backend, name, f"is {own_name!r}, which is set already; keep one")
+        elif own_name:
+            written.setdefault(own_name, name)
+    return found | ({KWARGS: merged} if merged else {}), written
+
+
+def _read(name: str, value: Any, own: set[str]) -> tuple[str | None, Any]:
+    """Our name and value; no name if it is without effect."""
+    if name in THEIRS:
+        own_name, reading = THEIRS[name]
+        # None and "" are theirs for "not set".
+        read = None if value is None or value == "" else reading(value)
+        return (None if read is None else own_name), read
+    if name == KWARGS:
+        return KWARGS, dict(kwargs(value))
+    if name in own:
+        return name, value
+    if name not in NAMES:
+        raise LookupError(name)
+    Settings().take_one(name, value)  # which knows its range
+    return KWARGS, {name: value}
 
 
 def of_sentinels(given: Mapping[str, Any]) -> str | None:
@@ -56,46 +74,12 @@ def of_sentinels(given: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _kwarg(backend: str, name: str, value: Any) -> Any:
-    try:
-        Settings().take({name: value})  # which knows its range
-    except ValueError as error:
-        problem = str(error)
-        for said, instead in ((f"has {name}=", "is "), (f"has {name} that ", "")):
-            if problem.startswith(said):
-                problem = instead + problem.removeprefix(said)
-        raise OptionError(backend, name, problem) from error
-    return value
-
-
-def _read(backend: str, name: str, value: Any, own: set[str]) -> list[tuple[str, Any]]:
-    try:
-        if name in READINGS:
-            # None and "" are theirs for "not set".
-            return [] if value is None or value == "" else list(READINGS[name](value))
-        if name == KWARGS:
-            return list(_pool_kwargs(value))
-    except ValueError as error:
-        raise OptionError(backend, name, str(error)) from error
-    if name not in own:
-        raise unknown_option(backend, name, {*own, *READINGS, *CONNECTION_NAMES})
-    return [(name, value)]
-
-
 # -- readings --------------------------------------------------------------------------------
 
 
-def _as(name: str) -> Reading:
-    return lambda value: iter([(name, value)])
-
-
-def _unless_0(name: str) -> Reading:
+def _unless_0(value: Any) -> Any:
     """A timeout of 0 is django-redis's for "not set" as well."""
-    return lambda value: iter([(name, value)] if value != 0 else [])
-
-
-def _without_effect(_value: Any) -> Pairs:
-    return iter(())
+    return None if value == 0 else value
 
 
 def _dotted(value: Any) -> str:
@@ -107,68 +91,42 @@ def _dotted(value: Any) -> str:
     return value
 
 
-def _class(known: Mapping[str, tuple[str, Any] | None], instead: str) -> Reading:
+def _class(known: Mapping[str, Any], instead: str) -> Reading:
     """Classes that we have something for, and what to do about others."""
 
-    def read(value: Any) -> Pairs:
+    def read(value: Any) -> Any:
         path = _dotted(value)
         if path not in known:
             raise ValueError(f"is {path}; {instead}")
-        found = known[path]
-        if found:
-            yield found
+        return known[path]
 
     return read
 
 
-def _short_or_class(
-    name: str, known: Mapping[str, str], prefixes: tuple[str, ...], instead: str
-) -> Reading:
+def _short_or_class(known: Mapping[str, str], prefixes: tuple[str, ...], instead: str) -> Reading:
     """A name of ours, which goes on as it is, or the path of a class of theirs."""
 
-    def read(value: Any) -> Pairs:
+    def read(value: Any) -> str:
         if isinstance(value, str) and "." not in value:
-            yield name, value
-            return
+            return value
         path = _dotted(value)
         short = path.rpartition(".")[2]
         if not path.startswith(prefixes) or short not in known:
             raise ValueError(f"is {path}; {instead}")
-        yield name, known[short]
+        return known[short]
 
     return read
 
 
-def _ignore_exceptions(value: Any) -> Pairs:
-    yield "on_error", "miss" if value else "raise"
+def _ignore_exceptions(value: Any) -> str:
+    return "miss" if value else "raise"
 
 
-def _pool_kwargs(value: Any) -> Pairs:
-    if not isinstance(value, Mapping):
-        raise ValueError("is no dict of keyword arguments")
-    Settings().take(value)  # which knows their names and ranges
-    yield KWARGS, dict(value)
-
-
-def _in_location(_value: Any) -> Pairs:
+def _in_location(_value: Any) -> None:
     raise ValueError('belongs into LOCATION: write "redis://host:port/database"')
 
 
-_parser = _short_or_class(
-    "parser",
-    {
-        "DefaultParser": "auto",
-        "HiredisParser": "hiredis",
-        "_HiredisParser": "hiredis",
-        "PythonParser": "python",
-        "_RESP2Parser": "python",
-        "_RESP3Parser": "python",
-    },
-    ("redis.", "valkey."),
-    'write "hiredis" or "python"',
-)
 _serializer = _short_or_class(
-    "serializer",
     {
         "RedisSerializer": "pickle",
         "PickleSerializer": "pickle",
@@ -179,7 +137,6 @@ _serializer = _short_or_class(
     "serializers of one's own cannot be used; write the name of one of ours, or leave it out",
 )
 _compressor = _short_or_class(
-    "compressor",
     {
         "IdentityCompressor": "none",
         "ZlibCompressor": "zlib",
@@ -231,43 +188,44 @@ _redis_client = _class(
         "redis.client.Redis": None,
         "redis.StrictRedis": None,
         "redis.client.StrictRedis": None,
-        "redis.RedisCluster": ("cluster", True),
-        "redis.cluster.RedisCluster": ("cluster", True),
+        "redis.RedisCluster": True,
+        "redis.cluster.RedisCluster": True,
     },
     "leave it out, or write cluster=True; cache.client is a redis-py client",
 )
-READINGS: dict[str, Reading] = {
+THEIRS: dict[str, tuple[str | None, Reading]] = {
     # django-redis
-    "SERIALIZER": _serializer,
-    "COMPRESSOR": _compressor,
-    "PARSER_CLASS": _parser,
-    "USERNAME": _as("username"),
-    "PASSWORD": _as("password"),
-    "DB": _as("database"),
-    "SOCKET_TIMEOUT": _unless_0("read_timeout"),
-    "SOCKET_CONNECT_TIMEOUT": _unless_0("connect_timeout"),
-    "IGNORE_EXCEPTIONS": _ignore_exceptions,
-    "CLIENT_CLASS": _client,
-    "CONNECTION_FACTORY": _factory,
-    "CONNECTION_POOL_CLASS": _pool,
-    "CONNECTION_POOL_KWARGS": _pool_kwargs,
-    "REDIS_CLIENT_CLASS": _redis_client,
-    "REDIS_CLIENT_KWARGS": _without_effect,  # nor there: the pool it gets has made up its mind
-    "SENTINELS": _as("sentinels"),
-    "SENTINEL_KWARGS": _as("sentinel_kwargs"),
-    "CLOSE_CONNECTION": _without_effect,  # the connection is everybody's
-    "REPLICA_READ_ONLY": _without_effect,  # writes go to the primary
-    "SLAVE_READ_ONLY": _without_effect,
-    "PICKLE_VERSION": _without_effect,  # any protocol is read
+    "SERIALIZER": ("serializer", _serializer),
+    "COMPRESSOR": ("compressor", _compressor),
+    "PARSER_CLASS": ("parser", parser_class),
+    "USERNAME": ("username", as_is),
+    "PASSWORD": ("password", as_is),
+    "DB": ("database", as_is),
+    "SOCKET_TIMEOUT": ("read_timeout", _unless_0),
+    "SOCKET_CONNECT_TIMEOUT": ("connect_timeout", _unless_0),
+    "IGNORE_EXCEPTIONS": ("on_error", _ignore_exceptions),
+    "CLIENT_CLASS": (None, _client),
+    "CONNECTION_FACTORY": (None, _factory),
+    "CONNECTION_POOL_CLASS": (None, _pool),
+    "CONNECTION_POOL_KWARGS": (KWARGS, lambda value: dict(kwargs(value))),
+    "REDIS_CLIENT_CLASS": ("cluster", _redis_client),
+    "REDIS_CLIENT_KWARGS": (None, as_is),  # nor there: the pool it gets has made up its mind
+    "SENTINELS": ("sentinels", as_is),
+    "SENTINEL_KWARGS": ("sentinel_kwargs", as_is),
+    "CLOSE_CONNECTION": (None, as_is),  # the connection is everybody's
+    "REPLICA_READ_ONLY": (None, as_is),  # writes go to the primary
+    "SLAVE_READ_ONLY": (None, as_is),
+    "PICKLE_VERSION": (None, as_is),  # any protocol is read
     # Django's RedisCache
-    "serializer": _serializer,
-    "compressor": _compressor,
-    "parser_class": _parser,
-    "pool_class": _pool,
-    "host": _in_location,
-    "port": _in_location,
-    "path": _in_location,
-    "unix_socket_path": _in_location,
+    "serializer": ("serializer", _serializer),
+    "compressor": ("compressor", _compressor),
+    "parser_class": ("parser", parser_class),
+    "pool_class": (None, _pool),
+    "host": (None, _in_location),
+    "port": (None, _in_location),
+    "path": (None, _in_location),
+    "unix_socket_path": (None, _in_location),
 }
-"""Their options, and names of ours that take their classes as well. The keyword arguments of
+"""Their options, and names of ours that take their classes as well: our name (None: without
+effect), and the reading of what is written into what our option takes. The keyword arguments of
 redis-py's connections, which Django takes in OPTIONS, go on as ``connection_kwargs``."""

@@ -1,4 +1,7 @@
-"""Options of the Redis backend; foreign_options.py has what Django and django-redis call them."""
+"""Options of the Redis backend; foreign_options.py has what Django and django-redis call them.
+
+Those of its connections are in :mod:`nearcache.engines.redis.target.options`.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,13 @@ from nearcache.base.options import (
     one_of,
     option,
     option_fields,
-    some_seconds,
     whole,
     yes_or_no,
 )
 from nearcache.django_cache.get_or_set_options import StampedeOptions
 from nearcache.django_cache.redis.foreign_options import of_sentinels, own_names
 from nearcache.engines.redis.target.location import parse_target
-from nearcache.engines.redis.target.settings import Settings
+from nearcache.engines.redis.target.options import TargetOptions
 from nearcache.engines.redis.target.target import Target
 from nearcache.errors import OptionError
 
@@ -28,22 +30,6 @@ if TYPE_CHECKING:
     from nearcache.engines.redis.engine import RedisEngine
 
 DEFAULT_LOCATION = "redis://127.0.0.1:6379/0"
-TARGET_FIELDS = (
-    "username",
-    "password",
-    "database",
-    "tls",
-    "protocol",
-    "parser",
-    "connect_timeout_s",
-    "read_timeout_s",
-    "pool_timeout_s",
-    "pool_connections",
-    "breaker_failures",
-    "breaker_s",
-    "keepalive",
-)
-"""Options that are fields of Target under the same name."""
 
 
 def locations(value: Any) -> str | tuple[str, ...]:
@@ -58,29 +44,8 @@ def locations(value: Any) -> str | tuple[str, ...]:
     return tuple(value)
 
 
-def text(value: Any) -> str:
-    """A parser of text; its errors do not repeat it, as it may be a password."""
-    if not isinstance(value, str):
-        raise ValueError(f"is a {type(value).__name__}; write text")
-    return value
-
-
-def kwargs(value: Any) -> tuple[tuple[str, Any], ...]:
-    """A parser of keyword arguments for redis-py's connections: hashable, if the values are."""
-    if not isinstance(value, Mapping):
-        raise ValueError("is no dict of keyword arguments")
-    Settings().take(value)  # which knows their names and ranges
-    return tuple(sorted(value.items()))
-
-
-def sentinels(value: Any) -> tuple[Any, ...]:
-    """A parser of the addresses of Sentinels: hashable."""
-    pieces = value.split(",") if isinstance(value, str) else value
-    return tuple(each if isinstance(each, str) else tuple(each) for each in pieces)
-
-
 @dataclass(frozen=True, kw_only=True)
-class RedisOptions(StampedeOptions, ServerCacheOptions):
+class RedisOptions(TargetOptions, StampedeOptions, ServerCacheOptions):
     """``LOCATION`` and ``OPTIONS`` of :class:`~nearcache.backends.RedisCache`.
 
     Those of Django's RedisCache and of django-redis are taken as well
@@ -99,128 +64,6 @@ class RedisOptions(StampedeOptions, ServerCacheOptions):
         locations,
         default=DEFAULT_LOCATION,
         shown_default=f'`"{DEFAULT_LOCATION}"`',
-    )
-    cluster: bool = option(
-        "cluster",
-        "Whether the servers are a Redis Cluster. Its database is 0.",
-        yes_or_no,
-        default=False,
-    )
-    sentinels: tuple[Any, ...] = option(
-        "sentinels",
-        'Addresses of Sentinels, like `[("10.0.0.1", 26379)]`, that know which server is the'
-        " primary.",
-        sentinels,
-        default=(),
-        shown_default="none",
-    )
-    sentinel_kwargs: tuple[tuple[str, Any], ...] = option(
-        "sentinel_kwargs",
-        "Keyword arguments for redis-py's connections to the Sentinels, as a dict: `password`,"
-        " `ssl` and so on.",
-        kwargs,
-        default=(),
-        shown_default="none",
-    )
-    read_replicas: bool = option(
-        "read_replicas",
-        "Whether reads may go to replicas. They lag: what was just written may be missing.",
-        yes_or_no,
-        default=False,
-    )
-    database: int | None = option(
-        "database",
-        "The number of the database.",
-        whole(0),
-        default=None,
-        shown_default="what `LOCATION` says, or 0",
-    )
-    username: str | None = option(
-        "username",
-        "The user, for servers with ACLs.",
-        text,
-        default=None,
-        shown_default="what `LOCATION` says",
-    )
-    password: str | None = option(
-        "password",
-        "The password. It does not show in logs and errors.",
-        text,
-        default=None,
-        shown_default="what `LOCATION` says",
-    )
-    tls: bool | None = option(
-        "tls",
-        "Whether to use TLS, as `rediss://` in `LOCATION` does. See `connection_kwargs`.",
-        yes_or_no,
-        default=None,
-        shown_default="what `LOCATION` says",
-    )
-    protocol: int = option(
-        "protocol",
-        "The version of the protocol, RESP: 2 or 3.",
-        lambda value: int(one_of("2", "3")(str(value))),
-        default=2,
-    )
-    parser: str | None = option(
-        "parser",
-        "What reads replies: `hiredis`, or `python`, which is slower and needs nothing.",
-        lambda value: {"auto": None}.get(value, one_of("auto", "hiredis", "python")(value)),
-        default=None,
-        shown_default="`hiredis` where it is installed",
-    )
-    connect_timeout_s: float = option(
-        "connect_timeout",
-        "Seconds to wait for a connection.",
-        some_seconds,
-        default=1.0,
-    )
-    read_timeout_s: float = option(
-        "read_timeout",
-        "Seconds to wait for a reply.",
-        some_seconds,
-        default=1.0,
-    )
-    pool_timeout_s: float = option(
-        "pool_timeout",
-        "Seconds to wait for a connection of the pool, which serves `client` and the"
-        " wake-ups of locks. The cache itself shares one connection per process.",
-        some_seconds,
-        default=5.0,
-    )
-    pool_connections: int = option(
-        "pool_connections",
-        "Connections that the pool of each process may have.",
-        whole(1),
-        default=50,
-    )
-    breaker_failures: int = option(
-        "breaker_failures",
-        "So many failures in a row, and a server is not asked for `breaker_pause`: calls fail at"
-        " once, not after a timeout each. 0: it is always asked.",
-        whole(0),
-        default=3,
-    )
-    breaker_s: float = option(
-        "breaker_pause",
-        "Seconds until one caller tries again whether a server that failed is back; twice as many"
-        " after a try that failed. A quarter more or less, by chance.",
-        some_seconds,
-        default=1.0,
-    )
-    keepalive: bool = option(
-        "keepalive",
-        "Whether TCP keeps idle connections alive, and finds out about dead ones.",
-        yes_or_no,
-        default=True,
-    )
-    connection_kwargs: tuple[tuple[str, Any], ...] = option(
-        "connection_kwargs",
-        "More keyword arguments for redis-py's connections, as a dict: `ssl_ca_certs`,"
-        " `client_name`, `credential_provider` and so on.",
-        kwargs,
-        default=(),
-        shown_default="none",
     )
     on_error: str | None = option(
         "on_error",
@@ -280,15 +123,7 @@ class RedisOptions(StampedeOptions, ServerCacheOptions):
     @cached_property
     def target(self) -> Target:
         """Where and how to connect."""
-        return parse_target(
-            self.location,
-            sentinels=self.sentinels,
-            sentinel_kwargs=dict(self.sentinel_kwargs),
-            cluster=self.cluster,
-            read_replicas=self.read_replicas,
-            connection_kwargs=dict(self.connection_kwargs),
-            **{name: getattr(self, name) for name in TARGET_FIELDS},
-        )
+        return parse_target(self.location, self)
 
     @cached_property
     def engine(self) -> RedisEngine:

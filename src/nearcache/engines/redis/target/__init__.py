@@ -1,6 +1,6 @@
 """Where and how to connect.
 
 target.py     servers and limits: frozen
-settings.py   options by redis-py's names
+options.py    the options of both: our names, and redis-py's
 location.py   LOCATION as a target
 """

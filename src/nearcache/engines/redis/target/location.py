@@ -11,8 +11,8 @@
     redis+cluster://host1:6379,host2                     or ``cluster=True``
 
 ``valkey`` may stand for ``redis``; ``rediss+sentinel`` speaks TLS to the sentinels too. The
-options of a URL are those of :mod:`.settings`. What a URL says wins over ``connection_kwargs``,
-and those over named arguments, as in redis-py and django-redis.
+options of a URL are redis-py's (:mod:`.options`). What a URL says wins over ``connection_kwargs``,
+and those over other options, as in redis-py and django-redis.
 
 No error here repeats a part of the text that may hold a password.
 """
@@ -20,58 +20,39 @@ No error here repeats a part of the text that may hold a password.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from nearcache.engines.redis.target.settings import Settings
-from nearcache.engines.redis.target.target import Address, Target
+from nearcache.engines.redis.target.options import Settings, TargetOptions
+from nearcache.engines.redis.target.target import SENTINEL_PORT, SERVER_PORT, Address, Target
 
-SENTINEL_PORT, SERVER_PORT = 26379, 6379
 EXAMPLES = '"redis://127.0.0.1:6379/0", "rediss://..." or "unix:///run/redis.sock?db=0"'
 
 SCHEME = re.compile(r"(redis|valkey)(s?)([+-](cluster|sentinel|socket|unix|tls|ssl))?|unix")
 NEXT_URL = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z+-]*://)")
-HOST = re.compile(r"(?:\[([0-9A-Za-z:.%]+)\]|([^:\[\]@/\s]*))(?::([0-9]{0,5}))?")
 
 
-def parse_target(
-    location: str | Sequence[str],
-    *,
-    sentinels: Iterable[Any] | str | None = None,
-    sentinel_service: str = "",
-    sentinel_kwargs: Mapping[str, Any] | None = None,
-    cluster: bool = False,
-    read_replicas: bool = False,
-    connection_kwargs: Mapping[str, Any] | None = None,
-    **named: Any,
-) -> Target:
+def parse_target(location: str | Sequence[str], options: TargetOptions) -> Target:
     """The target that ``LOCATION`` and options describe.
 
-    ``named`` are other fields of Target: username, password, database, tls, protocol, parser,
-    connect_timeout_s, read_timeout_s, pool_timeout_s (seconds), pool_connections,
-    breaker_failures, breaker_s, keepalive; None is as good as left out. ``sentinels`` are
-    (host, port) pairs or "host:port"; ``connection_kwargs`` what redis-py's connections and
-    pools take. Raises ValueError, which says what to write instead.
+    Raises ValueError, which says what to write instead.
     """
     urls = [_Url.parse(each) for each in _listed(location)]
     _check_alike(urls)
-    settings = Settings()
-    settings.take_fields({name: value for name, value in named.items() if value is not None})
-    settings.take(connection_kwargs or {})
+    settings = Settings(options)
+    settings.take(dict(options.connection_kwargs))
     for url in reversed(urls):  # the primary has the last word
         settings.take(url.options)
     if urls[0].secure:
         settings.fields["tls"] = True
-    if sentinels or urls[0].kind == "sentinel":
-        _of_sentinels(urls, sentinels, sentinel_service, sentinel_kwargs or {}, settings)
-    elif cluster or urls[0].kind == "cluster":
+    if options.sentinels or urls[0].kind == "sentinel":
+        _of_sentinels(urls, options, settings)
+    elif options.cluster or urls[0].kind == "cluster":
         _of_cluster(urls, settings)
     else:
         _of_servers(urls, settings)
-    if read_replicas:
-        settings.fields["read_replicas"] = True
     return settings.target()
 
 
@@ -106,7 +87,7 @@ class _Url:
             options = _user(user) | _query(query)
         else:
             port = SENTINEL_PORT if kind == "sentinel" else SERVER_PORT
-            addresses = tuple(_host(each, port) for each in authority.split(","))
+            addresses = tuple(Address.parse(each, port) for each in authority.split(","))
             options = _user(user) | _database(path) | _query(query)
         return cls(kind, secure, addresses, unquote(service), options)
 
@@ -136,17 +117,6 @@ def _socket(authority: str, path: str) -> Address:
     return Address(path=unquote(path))
 
 
-def _host(text: str, default_port: int) -> Address:
-    match = HOST.fullmatch(text.strip())
-    if match is None or not 0 <= int(match[3] or 0) <= 65535:
-        raise ValueError(
-            "has no readable host:port; write special characters of a password as %XX, and an"
-            ' IPv6 address in brackets: "redis://[::1]:6379"'
-        )
-    host = unquote(match[1] or match[2] or "localhost")
-    return Address(host=host, port=int(match[3] or default_port))
-
-
 def _database(path: str) -> dict[str, Any]:
     number = unquote(path).strip("/")
     if number and not (number.isascii() and number.isdecimal()):
@@ -164,10 +134,7 @@ def _query(text: str) -> dict[str, Any]:
 
 def _listed(location: str | Sequence[str]) -> list[str]:
     """The URLs. A comma ends one only if another begins there: hosts and passwords have them."""
-    listed = isinstance(location, list | tuple | set)
-    several: list[Any] = list(location) if listed else [location]
-    if not all(isinstance(each, str) for each in several):
-        raise ValueError(f"must be text or a list of texts, like {EXAMPLES}")
+    several = [location] if isinstance(location, str) else location
     urls = [url.strip(" ,;") for each in several for url in NEXT_URL.split(each)]
     if not any(urls):
         raise ValueError(f"is empty; write {EXAMPLES}")
@@ -209,46 +176,27 @@ def _of_cluster(urls: list[_Url], settings: Settings) -> None:
     settings.fields |= {"kind": "cluster", "addresses": tuple(nodes)}
 
 
-def _of_sentinels(
-    urls: list[_Url],
-    sentinels: Iterable[Any] | str | None,
-    service: str,
-    kwargs: Mapping[str, Any],
-    settings: Settings,
-) -> None:
+def _of_sentinels(urls: list[_Url], options: TargetOptions, settings: Settings) -> None:
     """Either the URL names the sentinels, or it names the service and ``sentinels`` has them."""
     own = urls[0].kind == "sentinel"
     # django-redis takes a URL per role: redis://service?is_master=1 and ...=0
-    services = {service or (url.service if own else url.addresses[0].host) for url in urls}
+    services = {url.service if own else url.addresses[0].host for url in urls}
     if len(services) != 1 or "" in services:
         raise ValueError(
             'must name one service of the sentinels: "redis+sentinel://host1,host2/service",'
             ' or "redis://service" and SENTINELS'
         )
     theirs = Settings()
-    theirs.take(({"ssl": True} if own and urls[0].secure else {}) | dict(kwargs))
+    theirs.take(({"ssl": True} if own and urls[0].secure else {}) | dict(options.sentinel_kwargs))
     # They have no databases; and how long to wait for them is the target's to say.
     fields, rest = theirs.fields, dict(theirs.kept)
     if fields.get("tls"):
         rest["ssl"] = True
     settings.fields |= {
         "kind": "sentinel",
-        "addresses": _sentinels(sentinels) if sentinels else urls[0].addresses,
+        "addresses": options.sentinels or urls[0].addresses,
         "sentinel_service": services.pop(),
         "sentinel_username": fields.get("username"),
         "sentinel_password": fields.get("password"),
         "sentinel_kwargs": tuple(sorted(rest.items())),
     }
-
-
-def _sentinels(given: Iterable[Any] | str) -> tuple[Address, ...]:
-    pieces = given.split(",") if isinstance(given, str) else list(given)
-    return tuple(_sentinel(each) for each in pieces)
-
-
-def _sentinel(given: Any) -> Address:
-    if isinstance(given, str):
-        return _host(given, SENTINEL_PORT)
-    if isinstance(given, Sequence) and len(given) == 2 and str(given[1]).isdecimal():
-        return Address(host=str(given[0]), port=int(given[1]))
-    raise ValueError("has sentinels that are no pairs; write [(host, 26379), ...]")

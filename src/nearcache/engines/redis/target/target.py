@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import unquote
+
+SENTINEL_PORT, SERVER_PORT = 26379, 6379
+HOST = re.compile(r"(?:\[([0-9A-Za-z:.%]+)\]|([^:\[\]@/\s]*))(?::([0-9]{0,5}))?")
 
 Kind = Literal["standalone", "sentinel", "cluster"]
 
@@ -17,8 +22,20 @@ class Address:
     """One server: host and port, or the path of a unix socket."""
 
     host: str = ""
-    port: int = 6379
+    port: int = SERVER_PORT
     path: str = ""
+
+    @classmethod
+    def parse(cls, text: str, default_port: int) -> Address:
+        """Of "host:port", as URLs have it; ValueError without the text, which may be a secret."""
+        match = HOST.fullmatch(text.strip())
+        if match is None or not 0 <= int(match[3] or 0) <= 65535:
+            raise ValueError(
+                "has no readable host:port; write special characters of a password as %XX, and an"
+                ' IPv6 address in brackets: "redis://[::1]:6379"'
+            )
+        host = unquote(match[1] or match[2] or "localhost")
+        return cls(host=host, port=int(match[3] or default_port))
 
     def __str__(self) -> str:
         if self.path:
