@@ -11,10 +11,10 @@ from operator import attrgetter
 
 from nearcache.lab import experiments
 from nearcache.lab.base.model import Candidate, Experiment
-from nearcache.lab.base.units import short
 from nearcache.lab.experiments.registry import EXPERIMENTS
 from nearcache.lab.reports.markdown import escape, table_lines
-from nearcache.lab.views import Table
+from nearcache.report.model import Table
+from nearcache.report.units import short
 
 
 def experiments_page() -> str:

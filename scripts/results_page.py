@@ -12,7 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nearcache.lab.base.model import NO_PAYLOAD, Claim, Experiment
-from nearcache.lab.base.units import NOTHING, short
 from nearcache.lab.experiments.registry import EXPERIMENTS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.claims import ClaimResult, answer
@@ -20,7 +19,8 @@ from nearcache.lab.judging.words import TIMES
 from nearcache.lab.reports import markdown, tables
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.results.files import packed, read_runs
-from nearcache.lab.views import Table
+from nearcache.report.model import Table
+from nearcache.report.units import NOTHING, short
 
 KEPT = Path(__file__).parents[1] / "bench" / "results"
 HEAD = ["seed", "headline", "measured", "then", "today (95 %)", "so", "why", "experiment"]

@@ -15,9 +15,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "nearcache"
 # From the ground up. A room imports the rooms below it, and itself; two of one floor do not know
 # each other. A file that is named stands for itself, a folder for all in it that is not named.
 FLOORS = [
-    {"_core", "errors", "charts"},
+    {"_core", "errors"},
     {"base"},
-    {"coordination"},
+    {"coordination", "report"},
     {"codec"},
     {"engines.contract", "engines.redis.target"},
     {"engines.redis.protocol"},
@@ -59,7 +59,7 @@ FLOORS = [
     {"__main__"},
 ]
 FLOOR_OF = {room: height for height, floor in enumerate(FLOORS) for room in floor}
-NO_DJANGO = {"errors", "charts", "base", "coordination", "codec", "engines"}
+NO_DJANGO = {"errors", "base", "report", "coordination", "codec", "engines"}
 NO_DJANGO |= {room for room in FLOOR_OF if room.startswith("nginx.")} - {"nginx.django"}
 FILES = sorted(SOURCE.rglob("*.py"))
 

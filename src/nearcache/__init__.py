@@ -20,7 +20,7 @@ Rooms of the caches, each of which imports only those below it
 
 Measuring
     lab/             measures caches; nothing but ``cli`` and ``web`` imports it
-    charts/          curves for pages that are one file
+    report/          how the findings of both doctor and lab are shown
 
 docs/architecture.md has the life of a ``get`` and of a ``set`` through these rooms.
 Importing this package imports neither Django nor a client library.

@@ -25,9 +25,9 @@ from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
 from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.timers.traffic import Counters
-from nearcache.lab.views import Table
 from nearcache.lab.workloads.fidelity import fates_in
 from nearcache.lab.workloads.growing import HITS, WRITERS, grow
+from nearcache.report.model import Table
 from tests.needs import need_package
 
 from .codecs_made_up import codecs_sample

@@ -10,7 +10,7 @@ from nearcache.lab.base.prices import Prices
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.views import Table
+from nearcache.report.model import Table
 
 from .made_up import candidate, experiment, fill, measured
 

@@ -46,7 +46,7 @@ from nearcache.lab.experiments.disks.plan import DISKS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.laboratory import Wish, prepare
-from nearcache.lab.views import Table
+from nearcache.report.model import Table
 
 from .conftest import need
 from .made_up import fill, measured

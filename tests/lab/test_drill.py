@@ -24,7 +24,7 @@ from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
 from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.servers.own import OwnServer
-from nearcache.lab.views import Grid, Table
+from nearcache.report.model import Grid, Table
 from tests.needs import need_package
 
 from .conftest import Silent, need

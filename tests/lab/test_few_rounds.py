@@ -8,7 +8,6 @@ import pytest
 
 from nearcache.lab.base.messages import Phase
 from nearcache.lab.base.model import Operation
-from nearcache.lab.base.units import scale_for
 from nearcache.lab.experiments.disks import findings as disks
 from nearcache.lab.experiments.locks import findings as locks
 from nearcache.lab.experiments.stores import findings as stores
@@ -22,7 +21,8 @@ from nearcache.lab.reports import tables
 from nearcache.lab.results.sample import Sample, Series
 from nearcache.lab.statistics.stats import Effect, judge
 from nearcache.lab.timers.attribution import Attributor
-from nearcache.lab.views import Table
+from nearcache.report.model import Table
+from nearcache.report.units import scale_for
 
 from .made import experiment, sample_of, steady
 from .test_void_views import everything

@@ -22,7 +22,7 @@ from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
 from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.servers.own import OwnServer
-from nearcache.lab.views import Chart, Table
+from nearcache.report.model import Chart, Table
 from tests.needs import missing
 
 from .conftest import Silent, need

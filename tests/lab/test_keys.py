@@ -17,7 +17,7 @@ from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
 from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
-from nearcache.lab.views import Chart, Table
+from nearcache.report.model import Chart, Table
 
 from .conftest import Silent
 from .made import Quiet

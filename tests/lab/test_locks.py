@@ -37,7 +37,7 @@ from nearcache.lab.proofs.proof import TreatmentNotApplied
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
 from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
-from nearcache.lab.views import Table
+from nearcache.report.model import Table
 from tests.needs import need_package
 
 from . import faulty_locks

@@ -15,7 +15,7 @@ from nearcache.lab.experiments.objects.findings import MAKING, REQUESTS, views
 from nearcache.lab.experiments.objects.plan import OBJECTS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.views import Chart, Table
+from nearcache.report.model import Chart, Table
 from tests.needs import need_package
 
 from .conftest import need

@@ -13,7 +13,6 @@ from nearcache.lab.arms import crowd_styles
 from nearcache.lab.arms.candidates import choose
 from nearcache.lab.arms.crowd_styles import NeverEnded, Rounds, Threads, Times
 from nearcache.lab.base.model import Candidate, Plan
-from nearcache.lab.base.units import NOTHING
 from nearcache.lab.experiments.pools.arm import encoded, phases_of, shortfall
 from nearcache.lab.experiments.pools.findings import views
 from nearcache.lab.experiments.pools.plan import POOLS
@@ -22,8 +21,9 @@ from nearcache.lab.runner.driver import measure
 from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
 from nearcache.lab.statistics.fairness import fairest, jain
 from nearcache.lab.timers.operations import WrongAnswer
-from nearcache.lab.views import Grey, Table
 from nearcache.lab.views.waits import Waits
+from nearcache.report.model import Grey, Table
+from nearcache.report.units import NOTHING
 from tests.needs import need_package
 
 from .conftest import Silent, need

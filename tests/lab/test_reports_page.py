@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from nearcache import charts
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports.colours import PALETTE
 from nearcache.lab.reports.html import render
 from nearcache.lab.reports.page_data import RANKS
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.views import Chart, Grid, Line, Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.html import HERE
+from nearcache.report.model import Chart, Grid, Line, Table
 
 from .conftest import need
 from .made_up import HOSTILE, candidate, crowd, endings, experiment, fill, measured, rates, sizes
@@ -252,7 +253,7 @@ def test_a_browser_draws_every_chart_without_an_error_or_a_violation(
 
 
 def test_the_licence_of_what_is_inlined_is_shipped_beside_it() -> None:
-    directory = Path(charts.__file__).parent / "uplot"
+    directory = HERE / "charts/uplot"
     assert "Leon Sorokin" in (directory / "LICENSE").read_text()
     assert "1.6.32" in (directory / "README.md").read_text()
     assert "</script" not in (directory / "uPlot.iife.min.js").read_text()

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nearcache.lab.base.units import quantity, rate, scale_for, times
 from nearcache.lab.experiments import registry as experiments
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.words import TIMES, TO
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.terminal import print_report
-from nearcache.lab.reports.terminal_views import draw
-from nearcache.lab.reports.textplots import LEVELS, bar, plot, sparkline, stacked
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.views import Chart, Grey, Grid, Line, Mark, Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Chart, Grey, Grid, Line, Mark, Table
+from nearcache.report.plots import LEVELS, bar, plot, stacked, swings
+from nearcache.report.terminal import draw
+from nearcache.report.units import quantity, rate, scale_for, times
 
 from .made_up import HOSTILE, candidate, crowd, endings, experiment, fill, measured, rates, sizes
 
@@ -182,18 +183,18 @@ def test_a_chart_has_its_curves_marks_axes_and_legend() -> None:
 
 
 def test_a_sparkline_shows_noise_as_noise_and_a_jump_as_a_jump() -> None:
-    calm = sparkline([100, 101, 99, 100], 4)
+    calm = swings([100, 101, 99, 100], 4)
     assert len(set(calm)) <= 2
-    jump = sparkline([100, 100, 100, 150], 4)
+    jump = swings([100, 100, 100, 150], 4)
     assert jump[-1] == LEVELS[-1]
-    assert len(sparkline(list(range(1, 200)), 10)) == 10
-    assert sparkline([], 10) == ""
+    assert len(swings(list(range(1, 200)), 10)) == 10
+    assert swings([], 10) == ""
 
 
 def test_bars_and_stacks_are_true_to_scale() -> None:
-    assert bar(10, 10, 20) == "█" * 20
-    assert bar(5, 10, 20) == "█" * 10
-    assert bar(0.001, 10, 20), "what exists is seen"
+    assert bar(1, 20) == "█" * 20
+    assert bar(0.5, 20) == "█" * 10
+    assert bar(0.0001, 20), "what exists is seen"
     drawn = stacked({"a": 5, "b": 2.5, "c": 2.5}, 10, 20, ["a", "b", "c"])
     assert drawn == "█" * 10 + "▓" * 5 + "▒" * 5
 

@@ -13,8 +13,8 @@ from nearcache.lab.experiments.stores.findings import LIKE_WITH_LIKE, views
 from nearcache.lab.experiments.stores.plan import STORES
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.views import Chart, Table
 from nearcache.lab.workloads.blobs import BLOBS
+from nearcache.report.model import Chart, Table
 from tests.needs import need_package
 
 from .conftest import need

@@ -8,7 +8,6 @@ from io import StringIO
 from rich.console import Console
 
 from nearcache.lab.advice.verdict import caches_block, recommend
-from nearcache.lab.base.units import short, us
 from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.words import beside
@@ -16,6 +15,7 @@ from nearcache.lab.reports.html import render
 from nearcache.lab.reports.terminal import print_report
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.report.units import short, us
 
 NAMES = ["diskcache", "filebased", "pymemcache-tcp", "python-memcached-unix"]
 

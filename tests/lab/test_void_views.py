@@ -18,7 +18,8 @@ from nearcache.lab.reports import html, markdown
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
-from nearcache.lab.views import Chart, Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Chart, Table
 
 from .test_wording import printed
 

@@ -29,7 +29,7 @@ from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
 from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
-from nearcache.lab.views import Table
+from nearcache.report.model import Table
 
 from .conftest import Silent, need
 from .made import Quiet

@@ -29,9 +29,9 @@ from nearcache.nginx.cachedir.layout import LAYOUTS, Layout
 from nearcache.nginx.inspect.inspection import everything, inspect_directory, list_keys
 from nearcache.nginx.inspect.page import inspection_page
 from nearcache.nginx.keys.paths import name_of
-from nearcache.nginx.pages.terminal import lines_of
 from nearcache.nginx.purge.purge import Purger
 from nearcache.nginx.purge.receipt import How
+from nearcache.report.plain import lines_of
 
 from .conftest import Answer, Nginx, Upstream, every_nginx
 from .entries import HEAD, KEY, made

@@ -24,7 +24,7 @@ from nearcache.nginx.inspect.page import inspection_page
 from nearcache.nginx.inspect.tally import Heavy, Spread
 from nearcache.nginx.keys.groups import shape_of, split_key
 from nearcache.nginx.keys.paths import name_of, path_of
-from nearcache.nginx.pages.terminal import lines_of
+from nearcache.report.plain import lines_of
 
 from .conftest import Answer, Nginx, Upstream, every_nginx, wait_for
 from .entries import made

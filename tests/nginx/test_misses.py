@@ -20,10 +20,10 @@ from nearcache.nginx.misses.misses import (
     misses,
 )
 from nearcache.nginx.misses.page import page
-from nearcache.nginx.pages.model import Page
-from nearcache.nginx.pages.terminal import lines_of
 from nearcache.nginx.whatif.rules import Today
 from nearcache.nginx.whatif.traces import open_trace
+from nearcache.report.model import Page
+from nearcache.report.plain import lines_of
 
 from .conftest import Nginx, StartNginx, Upstream, wait_for
 from .traffic import ask, count_lines, crowd, run, run_json, site, slow

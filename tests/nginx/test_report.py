@@ -23,16 +23,12 @@ from hypothesis import strategies as st
 from nearcache._core import NginxLog
 from nearcache.nginx.logs import formats
 from nearcache.nginx.logs.formats import COMBINED_WITH, choose, text_of
-from nearcache.nginx.pages.model import (
-    Page,
-    Points,
-    Sparks,
-    Table,
-)
-from nearcache.nginx.pages.terminal import lines_of, sparkline, table_lines
-from nearcache.nginx.pages.words import duration, printable, size
 from nearcache.nginx.report.ledger import ledger
 from nearcache.nginx.report.page import answer, page
+from nearcache.report.model import Page, Points, Sparks, Table
+from nearcache.report.plain import lines_of, table_lines
+from nearcache.report.plots import sparkline
+from nearcache.report.words import duration, printable, size
 
 from .conftest import PATIENCE_S, Nginx, StartNginx, Upstream, wait_for
 from .traffic import (

@@ -6,7 +6,7 @@ What came of it
 
 What is asked, and of whom
     experiments/  one question, one folder: the plan, the arm that measures, the findings
-    views/        tables, charts and sentences, as every report draws them
+    views/        what only one experiment shows, as every report draws it
 
 How it was measured, and how far it holds
     runner/       from a wish to a file: order, workers, random rounds, Ctrl-C
@@ -23,7 +23,7 @@ What it stands on
     workloads/    the values that are stored, each with key, version and checksum
     results/      what was measured: one JSON file, raw histograms inside
     statistics/   without a word about caches
-    base/         nouns, messages, numbers
+    base/         nouns, messages
 
     plain_memcached.py   what a seed used and nobody ships, as seed_serializers.py; samples
                          name them by their dotted paths, so they stay here

@@ -10,7 +10,7 @@
     inspect/       what a directory holds, and what of it is in RAM
     purge/         soft and hard, by URL, key or pattern; agent/: on other hosts
     django/        what a view says nginx may keep, and purges after the commit
-    pages/         how all of that is shown
+    pages/         how all of that is shown as HTML
     middleware.py  in development, which line was against it; apps.py: checks of the settings
 
 Nothing here writes into a cache directory but ``purge/``, and that only into entries

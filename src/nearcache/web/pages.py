@@ -9,8 +9,6 @@ Bars are SVG with widths in percent: no style attributes, which the policy forbi
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.template import Context, Engine
 
+from nearcache.report.html import hash_source
 from nearcache.web.summary import NOT_YET, Line, Summary, duration, size
 
 FILES = Path(__file__).parent / "pages"
@@ -113,16 +112,11 @@ def _inlined() -> dict[str, str]:
 
 @cache
 def _policy() -> str:
-    style, script = (_hash(_inlined()[name]) for name in ("css", "js"))
+    style, script = (hash_source(_inlined()[name]) for name in ("css", "js"))
     return (
         f"default-src 'none'; style-src {style}; script-src {script}; connect-src 'self'; "
         "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
-
-
-def _hash(content: str) -> str:
-    digest = hashlib.sha256(content.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def _summary_context(summary: Summary) -> dict[str, Any]:

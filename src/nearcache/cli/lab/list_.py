@@ -37,12 +37,12 @@ def list_(names: tuple[str, ...]) -> None:
 
 
 def _details(experiment: Experiment) -> Iterator[str]:
-    from nearcache.lab.base.units import counted
+    from nearcache.report.words import plural
 
     yield f"{experiment.name}: {experiment.question}"
     plans = (
-        f"{name} {counted(plan.repetitions, 'set')} of processes, "
-        f"at most {counted(plan.rounds, 'round')} each, "
+        f"{name} {plural(plan.repetitions, 'set')} of processes, "
+        f"at most {plural(plan.rounds, 'round')} each, "
         f"{plan.time_limit_s:.0f} s"
         for name, plan in experiment.plans.items()
     )

@@ -18,15 +18,9 @@ import click
 
 from nearcache.cli.nginx.bars import with_progress
 from nearcache.errors import NginxError
-from nearcache.nginx.pages.model import Page, Table
-from nearcache.nginx.pages.terminal import MOST_WIDTH, lines_of
-from nearcache.nginx.pages.words import (
-    percent,
-    plural,
-    printable,
-    ratio,
-    size,
-)
+from nearcache.report.model import Page, Table
+from nearcache.report.plain import MOST_WIDTH, lines_of
+from nearcache.report.words import percent, plural, printable, ratio, size
 
 if TYPE_CHECKING:
     from nearcache._core import NginxLog, NginxResult, NginxTrace

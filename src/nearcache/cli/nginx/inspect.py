@@ -135,7 +135,7 @@ def _list(directory: CacheDir, selects: Selects, limit: int | None, as_json: boo
 
 
 def _line(facts: Mapping[str, Any]) -> str:
-    from nearcache.nginx.pages.words import duration, size
+    from nearcache.report.words import duration, size
 
     left = duration(facts["left_s"]) if facts["left_s"] >= 0 else "expired"
     vary = f"  Vary: {facts['vary']}{' (variant)' * facts['variant']}" if facts["vary"] else ""

@@ -10,7 +10,7 @@ import click
 
 from nearcache.cli.nginx.common import print_json
 from nearcache.errors import NginxError
-from nearcache.nginx.pages.words import plural
+from nearcache.report.words import plural
 
 if TYPE_CHECKING:
     from nearcache.nginx.config.lint import Finding

@@ -18,11 +18,11 @@ from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
     from nearcache.nginx.cachedir.directory import CacheDir
-    from nearcache.nginx.pages.model import Page
     from nearcache.nginx.purge.learn import Resolved
     from nearcache.nginx.purge.proof import Proof, Prover
     from nearcache.nginx.purge.receipt import Purged, Receipt
     from nearcache.nginx.purge.targets import Targets
+    from nearcache.report.model import Page
 
 PURGED, NOTHING, REFUSED = 0, 1, 2
 

@@ -36,12 +36,12 @@ from nearcache.cli.nginx.common import (
 from nearcache.cli.nginx.watch_views import Lines, Objects, Screen, View
 from nearcache.cli.suspension import Suspension
 from nearcache.errors import NginxError
-from nearcache.nginx.pages.model import Page
-from nearcache.nginx.pages.terminal import lines_of
-from nearcache.nginx.pages.words import plural
 from nearcache.nginx.watch.screen import summary
 from nearcache.nginx.watch.tail import Tail
 from nearcache.nginx.watch.watch import BY, Interval, Watch
+from nearcache.report.model import Page
+from nearcache.report.plain import lines_of
+from nearcache.report.words import plural
 
 if TYPE_CHECKING:
     from nearcache.nginx.logs.files import Logs

@@ -18,7 +18,7 @@ from nearcache.cli.nginx.common import (
     print_page,
 )
 from nearcache.errors import NginxError
-from nearcache.nginx.pages.model import Chart
+from nearcache.report.model import Chart
 
 if TYPE_CHECKING:
     from nearcache._core import NginxTrace, NginxTraceFacts

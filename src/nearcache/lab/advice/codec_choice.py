@@ -19,7 +19,6 @@ from nearcache.lab.advice.admission import (
     own_payloads,
     types_are_known,
 )
-from nearcache.lab.base.units import quantity
 from nearcache.lab.experiments.codecs.break_even import bits_per_s, model_sentences
 from nearcache.lab.experiments.codecs.link_model import Arm, arms, measured_link
 from nearcache.lab.judging.analysis import Analysis
@@ -28,6 +27,7 @@ from nearcache.lab.results.sample import Entry
 from nearcache.lab.statistics.stats import geometric_mean
 from nearcache.lab.timers.link import Link
 from nearcache.lab.workloads.fidelity import EXACT, fates_in
+from nearcache.report.units import quantity
 
 MUCH_SMALLER = 0.8  # of the bytes of the simplest: worth a compressor that costs no time
 STEP = 0.8  # from one bandwidth or round trip to the next, when looking for a change

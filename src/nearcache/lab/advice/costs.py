@@ -18,7 +18,8 @@ from typing import Any
 from nearcache.lab.base.prices import Prices
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Cell, Entry
-from nearcache.lab.views import Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Table
 
 HOURS_A_MONTH = 730
 NS_AN_HOUR = 3600e9

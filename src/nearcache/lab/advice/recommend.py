@@ -29,11 +29,11 @@ from nearcache.lab.advice.admission import (
 from nearcache.lab.advice.codec_choice import Choice, choose_codec
 from nearcache.lab.advice.failures import badness, drilled, failures, lie
 from nearcache.lab.advice.verdict import describe_mix, literal, warnings_of
-from nearcache.lab.base.units import quantity
 from nearcache.lab.judging.analysis import Analysis, Rank
 from nearcache.lab.judging.ties import least_surprising
 from nearcache.lab.judging.words import beside
 from nearcache.lab.results.sample import Entry, Sample
+from nearcache.report.units import quantity
 
 TAKES_CODEC = ("nearcache.", "django_redis.")
 KEPT = "How it writes values is kept too. What was measured of that: lab recommend FILE of codecs."

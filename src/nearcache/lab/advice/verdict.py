@@ -15,13 +15,14 @@ from typing import Any
 
 from nearcache.lab.advice.admission import types_refusal
 from nearcache.lab.advice.unmeasured import not_measured
-from nearcache.lab.base.units import counted, us
 from nearcache.lab.judging.analysis import Analysis, Rank
 from nearcache.lab.judging.comparisons import FEW_PAIRS
 from nearcache.lab.judging.ties import least_surprising
 from nearcache.lab.judging.words import LOUD_FLOOR, beside
 from nearcache.lab.results.sample import Cell
 from nearcache.lab.statistics.stats import TOO_NOISY
+from nearcache.report.units import us
+from nearcache.report.words import plural
 
 KEPT_COPY_RATIO = 1.5
 # Rules that void nothing and are still worth a warning where they are broken.
@@ -201,7 +202,7 @@ def warnings_of(analysis: Analysis) -> list[str]:
     rounds = len(analysis.sample.rounds)
     if 0 < rounds < FEW_PAIRS:
         found.append(
-            f"Only {counted(rounds, 'round')} fitted into the time: no interval and no verdict "
+            f"Only {plural(rounds, 'round')} fitted into the time: no interval and no verdict "
             f"with fewer than {FEW_PAIRS}. Give it more time."
         )
     found += [

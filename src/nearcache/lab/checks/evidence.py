@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator
 from statistics import fmean, median
 
-from nearcache.lab.base.units import counted
 from nearcache.lab.checks.findings import Outcome, Problem
 from nearcache.lab.checks.firm import BEYOND, doubt
 from nearcache.lab.results.sample import Cell, Sample, Series, kind_of
 from nearcache.lab.statistics.steadiness import trend_of
 from nearcache.lab.timers.stolen import STEAL_MOST, too_many
+from nearcache.report.words import plural
 
 # Of all calls. Fewer do nothing to a median, and make percentiles beyond them grey (firm.py).
 LATE_MOST = 0.05
@@ -42,7 +42,7 @@ EVIDENCE = (
 def answers(sample: Sample) -> Outcome | None:
     """Nobody who was measured gave a wrong answer."""
     problems = [
-        Problem(counted(cell.errors, "wrong answer or error", "wrong answers or errors"), *key)
+        Problem(plural(cell.errors, "wrong answer or error", "wrong answers or errors"), *key)
         for key, cell in sample.cells.items()
         if cell.errors
     ]
@@ -61,7 +61,7 @@ def candidates(sample: Sample) -> Outcome | None:
     if not tried:
         return None
     problems = [Problem(entry.reason, entry.name) for entry in tried if entry.state == "failed"]
-    return Outcome(f"all {counted(len(tried), 'candidate')} did what was asked", problems)
+    return Outcome(f"all {plural(len(tried), 'candidate')} did what was asked", problems)
 
 
 def keys(sample: Sample) -> Outcome | None:
@@ -244,7 +244,7 @@ def processes(sample: Sample) -> Outcome | None:
     count = len({repetition for repetition, _ in sample.rounds})
     if not count:
         return None
-    text = f"{counted(count, 'set')} of fresh processes"
+    text = f"{plural(count, 'set')} of fresh processes"
     planned = sample.about["plan"]["repetitions"]
     too_few = f"{text}, {PROCESSES_LEAST} are wanted"
     if planned < PROCESSES_LEAST:
@@ -289,7 +289,7 @@ def steal(sample: Sample) -> Outcome:
     text = f"the hypervisor gave other guests {sample.about['steal_share']:.1%} of a visit"
     problems = [
         Problem(
-            f"in {stolen} of {counted(made, 'visit')} it took more than {STEAL_MOST:.0%}, twice",
+            f"in {stolen} of {plural(made, 'visit')} it took more than {STEAL_MOST:.0%}, twice",
             name,
             operation,
         )
@@ -343,7 +343,7 @@ def own_cores(sample: Sample) -> Outcome:
     if cores:
         shared = [text for text in cores if text.startswith("shared")]
         return Outcome("; ".join(cores), [Problem(text) for text in shared])
-    text = counted(sample.about["machine"]["cpus_usable"], "CPU")
+    text = plural(sample.about["machine"]["cpus_usable"], "CPU")
     said = f"{text}: client and server share them, so their CPU times are the firmer numbers"
     return Outcome(text, [Problem(said)] if sample.about["machine"]["cpus_usable"] <= 2 else [])
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import quantity
 from nearcache.lab.judging.analysis import Analysis, Contrast
 from nearcache.lab.results.sample import Series
 from nearcache.lab.statistics.stats import Points
+from nearcache.report.units import quantity
 
 MOSTLY = 0.5  # of the whole; less, and what was not taken apart is most of it
 NAMED = 0.1  # parts below this share of the whole are not worth a word

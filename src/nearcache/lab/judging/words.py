@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from nearcache.lab.base.units import counted, short
 from nearcache.lab.statistics.stats import TOO_NOISY, Effect, Verdict
+from nearcache.report.units import short
+from nearcache.report.words import plural
 
 TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 LOUD_FLOOR = math.log(1.15)
@@ -15,7 +16,7 @@ LOUD_FLOOR = math.log(1.15)
 def span(effect: Effect, number: Callable[[float], str] = short) -> str:
     """The 95 % interval of a ratio, or of how few rounds there is none."""
     if not effect.has_interval:
-        return f"({counted(effect.pairs, 'round')})"
+        return f"({plural(effect.pairs, 'round')})"
     return f"({number(effect.low)}{TO}{number(effect.high)})"
 
 
@@ -33,7 +34,7 @@ def beside(effect: Effect | None, verdict: Verdict | None, other: str) -> str:
             return f"the same as {other}, within 3 %"
         return f"no different from {other} beyond the noise"
     if verdict == "unclear":
-        few = "" if effect.has_interval else f" in {counted(effect.pairs, 'round')}"
+        few = "" if effect.has_interval else f" in {plural(effect.pairs, 'round')}"
         return f"not told apart from {other}{few}"
     if effect.ratio < 1:
         low, high = short(1 / effect.high), short(1 / effect.low)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, Group
 from rich.text import Text
 
-from nearcache.lab.base.units import quantity, short
 from nearcache.lab.judging.compare import OVERALL, Comparison, Pair
 from nearcache.lab.judging.words import TIMES, TO
 from nearcache.lab.reports import html, markdown, terminal
 from nearcache.lab.reports.tables import kind_name
-from nearcache.lab.reports.terminal_views import draw_table
-from nearcache.lab.views import Grey, Table
+from nearcache.report.model import Grey, Table
+from nearcache.report.terminal import draw_table
+from nearcache.report.units import quantity, short
 
 WORDS = {"faster": "faster", "slower": "SLOWER", "same": "same", "unclear": "unclear"}
 

@@ -1,26 +1,16 @@
-"""A sample as one HTML page: no network, no other file, readable without scripts.
-
-The page may be opened by others than who measured, and names in a sample come from
-anywhere. So everything is escaped, the script sets text and never parses it, and the
-page's own policy (CSP) allows these scripts by their hashes and nothing from a network.
-"""
+"""A sample as one HTML page, readable without scripts. The script sets text and never parses it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nearcache import charts
 from nearcache.lab.advice.verdict import describe_mix, opening, recommend
-from nearcache.lab.base.units import NOTHING, quantity
 from nearcache.lab.checks.firm import legend
 from nearcache.lab.judging.analysis import Analysis, Row
 from nearcache.lab.judging.words import beside
@@ -31,10 +21,11 @@ from nearcache.lab.reports.page_data import page_data
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.tables import Sheet
 from nearcache.lab.reports.terminal import counts_line
-from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
+from nearcache.report import html
+from nearcache.report.model import Chart, Grey, Grid, Strong, Table
+from nearcache.report.units import NOTHING, quantity
 
-SCRIPTS = ("page/charts.js", "page/page.js")  # after those of nearcache.charts
-STYLES = ("page/style.css",)
+FOLDER = Path(__file__).parent / "page"
 VOID_COLOUR = "#94a3b855"
 LONG = 34  # characters; longer text in a table wraps
 MAP_COLOURS = ("#3b82f633", "#f59e0b33", "#10b98133", "#ef444433", "#8b5cf633", "#06b6d433",
@@ -87,9 +78,15 @@ def render(analysis: Analysis) -> str:
     ranked = bool(analysis.ranking)
     colours = colours_of(analysis)
     overview = tables.overview(analysis, sheets) if len(sheets) > 1 else None
-    scripts = [*map(_shared, charts.SCRIPTS), *map(_resource, SCRIPTS)]
-    styles = [*map(_shared, charts.STYLES), *map(_resource, STYLES)]
-    return _environment().get_template("page.html.j2").render(
+    return html.render(
+        FOLDER,
+        "page.html.j2",
+        title=analysis.sample.about["question"],
+        style="style.css",
+        scripts=("charts.js", "page.js"),
+        data=page_data(analysis, sheets, views),
+        styled_inside=True,
+        filters=FILTERS,
         about=analysis.sample.about,
         absent=tables.absent(analysis),
         advice=advice,
@@ -104,7 +101,6 @@ def render(analysis: Analysis) -> str:
         colours=colours,
         contrasts=analysis.contrasts,
         counts=counts_line(analysis),
-        data=Markup(charts.as_script(page_data(analysis, sheets, views))),  # noqa: S704 - escaped there
         data_line=tables.data_line(analysis),
         facts=tables.facts(analysis),
         failures=tables.failures(analysis),
@@ -123,42 +119,21 @@ def render(analysis: Analysis) -> str:
         rest=rest,
         rest_title=REST_TITLE,
         rounds_line=tables.rounds_line(analysis),
-        script_hashes=" ".join(map(charts.hash_source, scripts)),
-        scripts=scripts,
         sheets=[_sheet(sheet, colours) for sheet in sheets],
-        styles=Markup("").join(styles),
     )  # fmt: skip
 
 
 def render_tables(title: str, sentences: Sequence[str], parts: Sequence[Table]) -> str:
     """A page of sentences and tables alone; it has no script at all."""
-    template = _environment().get_template("tables.html.j2")
-    styles = _resource("page/style.css")
-    return template.render(title=title, sentences=sentences, parts=parts, styles=styles)
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("nearcache.lab.reports", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return html.render(
+        FOLDER,
+        "tables.html.j2",
+        title=title,
+        style="style.css",
+        filters=FILTERS,
+        sentences=sentences,
+        parts=parts,
     )
-    environment.filters.update(lines=_lines, kind=_kind)
-    return environment
-
-
-@cache
-def _resource(name: str) -> Markup:
-    text = resources.files("nearcache.lab.reports").joinpath(name).read_text(encoding="utf-8")
-    return Markup(text)  # noqa: S704 - our own file
-
-
-@cache
-def _shared(name: str) -> Markup:
-    return Markup(charts.resource(name))  # noqa: S704 - our own file
 
 
 def _lines(text: str) -> Markup:
@@ -173,6 +148,9 @@ def _kind(text: str, is_text: bool) -> Markup:
     classes += ["strong"] if isinstance(text, Strong) else []
     classes += [text] if text in ("passed", "failed") else []
     return Markup(' class="{}"').format(" ".join(classes)) if classes else Markup("")
+
+
+FILTERS: dict[str, Callable[..., Any]] = {"lines": _lines, "kind": _kind}
 
 
 def _sheet(sheet: Sheet, colours: dict[str, str]) -> SheetView:

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nearcache.lab.advice.verdict import describe_mix, opening, recommend
-from nearcache.lab.base.units import quantity
 from nearcache.lab.checks.firm import legend
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.words import beside
 from nearcache.lab.reports import tables
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.terminal import counts_line
-from nearcache.lab.reports.textplots import plot
-from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
+from nearcache.report.model import Chart, Grey, Grid, Strong, Table
+from nearcache.report.plots import plot
+from nearcache.report.units import quantity
 
 CHART_WIDTH = 92
 # What Markdown or the HTML it becomes would read as more than text.

@@ -15,7 +15,9 @@ from nearcache.lab.reports.colours import PALETTE, colours_of, family_colours
 from nearcache.lab.reports.tables import Sheet, course, in_order, part_names
 from nearcache.lab.results.distribution import Distribution
 from nearcache.lab.results.sample import distribution_of
-from nearcache.lab.views import Chart, Views
+from nearcache.lab.views import Views
+from nearcache.report.html import curve_data
+from nearcache.report.model import Chart
 
 RANKS = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99)
 BINS = 48
@@ -97,20 +99,5 @@ def _bin_edges(found: Sequence[Distribution]) -> list[float]:
 
 def _chart(analysis: Analysis, chart: Chart) -> dict[str, Any]:
     by_name, by_family = colours_of(analysis), family_colours(analysis.measured)
-    return {
-        "x": chart.x_title,
-        "y": chart.y_title,
-        "xLog": chart.x_log,
-        "yLog": chart.y_log,
-        "marks": [[mark.x, mark.text] for mark in chart.marks],
-        "lines": [
-            {
-                "name": line.name,
-                "colour": by_name.get(line.name) or by_family.get(line.family),
-                "dashed": line.dashed,
-                "dots": line.dots,
-                "points": sorted(line.points),
-            }
-            for line in chart.lines
-        ],
-    }
+    colours = [by_name.get(line.name) or by_family.get(line.family) for line in chart.lines]
+    return curve_data(chart, colours)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from nearcache.lab.base.units import short
 from nearcache.lab.reports.colours import PALETTE
-from nearcache.lab.views import Chart, Line
+from nearcache.report.model import Chart, Line
+from nearcache.report.units import short
 
 
 def curves(chart: Chart, colours: Mapping[str, str], width: int = 760, height: int = 320) -> str:
@@ -31,12 +31,13 @@ def curves(chart: Chart, colours: Mapping[str, str], width: int = 760, height: i
             parts.append(_line(axes.x(mark.x), 12, axes.x(mark.x), height - 44, "mark"))
             parts.append(_text(axes.x(mark.x) + 5, 36, mark.text, "tick"))
     for number, line in enumerate(chart.lines):
-        parts.append(_curve(axes, line, colours.get(line.name) or PALETTE[number % len(PALETTE)]))
+        colour = colours.get(line.name) or PALETTE[number % len(PALETTE)]
+        parts.append(_curve(chart, axes, line, colour))
     return "".join([*parts, "</svg>"])
 
 
-def _curve(axes: Axes, line: Line, colour: str) -> str:
-    points = [(axes.x(x), axes.y(y)) for x, y in line.points if axes.shows(x, y)]
+def _curve(chart: Chart, axes: Axes, line: Line, colour: str) -> str:
+    points = [(axes.x(x), axes.y(y)) for x, y in chart.drawable(line)]
     title = f"<title>{escape(line.name)}</title>"
     if line.dots:
         spots = (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in points)
@@ -66,8 +67,7 @@ class Axes:
         spots = [
             (_place(x, chart.x_log), _place(y, chart.y_log))
             for line in chart.lines
-            for x, y in line.points
-            if (x > 0 or not chart.x_log) and (y > 0 or not chart.y_log)
+            for x, y in chart.drawable(line)
         ]
         if not spots:
             return None
@@ -79,9 +79,6 @@ class Axes:
 
     def y(self, value: float) -> float:
         return _scaled(_place(value, self.y_log), self.y_range, (self.down[1], self.down[0]))
-
-    def shows(self, x: float, y: float) -> bool:
-        return (x > 0 or not self.x_log) and (y > 0 or not self.y_log)
 
     def holds(self, x: float) -> bool:
         if x <= 0 and self.x_log:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import NOTHING, Scale, counted, quantity, scale_for, short, times
 from nearcache.lab.checks.evidence import EVIDENCE
 from nearcache.lab.checks.findings import Check
 from nearcache.lab.checks.rules import badge
@@ -20,9 +19,11 @@ from nearcache.lab.judging.claims import ClaimResult
 from nearcache.lab.judging.explain import explain_one
 from nearcache.lab.judging.words import TIMES, noise, span
 from nearcache.lab.reports.parts import charted
-from nearcache.lab.reports.textplots import sparkline, swing_of
 from nearcache.lab.results.sample import Cell, Entry
-from nearcache.lab.views import Grey, Strong, Table
+from nearcache.report.model import Grey, Strong, Table
+from nearcache.report.plots import swing_of, swings
+from nearcache.report.units import NOTHING, Scale, quantity, scale_for, short, times
+from nearcache.report.words import plural
 
 NONE = Grey(NOTHING)
 OVERHEAD = "the lab itself costs little"  # the rule whose evidence is in every report
@@ -193,7 +194,7 @@ def columns_of(sheet: Sheet) -> dict[str, Column]:
         columns["bytes"] = lambda row: stored_text(row.entry, sheet.payload)
     swing = swing_of([course(row.cell) for row in rows])
     if max(len(course(row.cell)) for row in rows) >= LEAST_COURSE:
-        columns["run"] = lambda row: sparkline(course(row.cell), RUN_WIDTH, swing)
+        columns["run"] = lambda row: swings(course(row.cell), RUN_WIDTH, swing)
     columns["samples"] = lambda row: f"{row.cell.count:,}"
     for name in COUNTS[1:]:
         if any(getattr(row.cell, name) for row in rows):
@@ -375,10 +376,10 @@ def badge_line(analysis: Analysis) -> str:
 def rounds_line(analysis: Analysis) -> str:
     """How much was measured, and what of it is not counted."""
     rounds, about = analysis.sample.rounds, analysis.sample.about
-    sets = counted(len({repetition for repetition, _ in rounds}), "set")
-    text = f"{counted(len(rounds), 'round')} in {sets} of fresh processes"
+    sets = plural(len({repetition for repetition, _ in rounds}), "set")
+    text = f"{plural(len(rounds), 'round')} in {sets} of fresh processes"
     gone = sum(left_out for _, _, left_out in about.get("steal_visits", {}).values())
-    return text + (f" ({counted(gone, 'visit')} left out: time was stolen)" if gone else "")
+    return text + (f" ({plural(gone, 'visit')} left out: time was stolen)" if gone else "")
 
 
 def data_line(analysis: Analysis) -> str:

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from nearcache.lab.advice.verdict import Recommendation, describe_mix, opening, recommend
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import counted, short
 from nearcache.lab.checks.firm import legend
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.claims import ClaimResult
@@ -19,8 +18,10 @@ from nearcache.lab.reports import tables
 from nearcache.lab.reports.lead import REST_TITLE, lead_and_rest
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.tables import Sheet
-from nearcache.lab.reports.terminal_views import columns_that_fit, draw, draw_bars, draw_stacks
-from nearcache.lab.views import Table
+from nearcache.report.model import Table
+from nearcache.report.terminal import columns_that_fit, draw, draw_bars, draw_stacks
+from nearcache.report.units import short
+from nearcache.report.words import plural
 
 WIDEST = 100
 MOST_SHEETS = 3  # experiments with more show the first in full, and say how to ask for others
@@ -132,7 +133,7 @@ def _first_rows(table: Table) -> Table:
     rest = len(table.rows) - MOST_ENDINGS
     if rest <= 0:
         return table
-    note = f"{counted(rest, 'more line')} in the page"
+    note = f"{plural(rest, 'more line')} in the page"
     return replace(table, rows=table.rows[:MOST_ENDINGS], note=note)
 
 
@@ -143,7 +144,7 @@ def _first_columns(table: Table, width: int) -> Table:
     if not rest:
         return table
     rows = [row[:fitting] for row in table.rows]
-    note = f"{table.note}; {counted(rest, 'more number')} in the page"
+    note = f"{table.note}; {plural(rest, 'more number')} in the page"
     return replace(table, head=table.head[:fitting], rows=rows, note=note)
 
 
@@ -216,7 +217,7 @@ def _claims(analysis: Analysis) -> list[RenderableType]:
         lines += [Text(f"{claim.seed}: {claim.text}", style="bold"), Text(f"  {said_of(claim)}")]
     if more := len(known) - len(asked):
         lines.append(
-            Text(f"{counted(more, 'headline')} not asked by this plan; --markdown names all.")
+            Text(f"{plural(more, 'headline')} not asked by this plan; --markdown names all.")
         )
     return [Text("What the seeds said", style="bold"), *lines, ""] if lines else []
 

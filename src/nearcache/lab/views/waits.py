@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nearcache.lab.base.units import NOTHING, Scale, scale_for, short
 from nearcache.lab.checks.firm import is_firm
 from nearcache.lab.results.sample import Cell, Entry, distribution_of
-from nearcache.lab.views import Chart, Grey, Line
+from nearcache.report.model import Chart, Grey, Line
+from nearcache.report.units import NOTHING, Scale, scale_for, short
 
 RANKS = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9)
 

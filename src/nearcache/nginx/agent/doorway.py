@@ -29,7 +29,7 @@ from typing import Any
 from nearcache.nginx.agent.guard import Buckets, Guard, Refused
 from nearcache.nginx.agent.hosts import PATH
 from nearcache.nginx.agent.signing import ANSWER_HEADER, Signature, digest_of
-from nearcache.nginx.pages.words import printable
+from nearcache.report.words import printable
 
 logger = logging.getLogger("nearcache.nginx.agent")
 

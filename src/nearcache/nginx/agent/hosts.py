@@ -23,11 +23,11 @@ from nearcache.nginx.agent.signing import ANSWER_HEADER, is_right_answer, read_s
 from nearcache.nginx.cachedir.directory import CacheDir
 from nearcache.nginx.cachedir.variants import Place, VariantTable
 from nearcache.nginx.keys.templates import key_bytes
-from nearcache.nginx.pages.words import printable
 from nearcache.nginx.purge.learn import Learned
 from nearcache.nginx.purge.purge import Purger
 from nearcache.nginx.purge.receipt import How, Receipt
 from nearcache.nginx.purge.targets import Targets, refuse_what_is_no_cache
+from nearcache.report.words import printable
 
 PATH = "/purge"
 MOST_WORDS = 1000  # URLs and keys of one request

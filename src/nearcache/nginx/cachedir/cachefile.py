@@ -30,7 +30,7 @@ from nearcache.errors import NotACacheFile
 from nearcache.nginx.cachedir.heads import Head
 from nearcache.nginx.cachedir.layout import BY_SIZE, LARGEST, Layout
 from nearcache.nginx.keys.paths import name_of
-from nearcache.nginx.pages.words import printable
+from nearcache.report.words import printable
 
 MARKER = b"\nKEY: "
 LAST_MARKER = LARGEST + len(MARKER)

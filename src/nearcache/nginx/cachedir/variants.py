@@ -39,7 +39,7 @@ from nearcache.nginx.cachedir.directory import (
 )
 from nearcache.nginx.cachedir.inotify import Event, Inotify
 from nearcache.nginx.keys.paths import name_of
-from nearcache.nginx.pages.words import plural
+from nearcache.report.words import plural
 
 logger = logging.getLogger("nearcache.nginx.variants")
 

@@ -8,21 +8,8 @@ from nearcache.nginx.inspect.bodies import Bodies, Evidence
 from nearcache.nginx.inspect.inspection import Inspection
 from nearcache.nginx.inspect.ram import MEGABYTE, keys_zone_bytes
 from nearcache.nginx.inspect.tally import Spread
-from nearcache.nginx.pages.model import (
-    Page,
-    Part,
-    Points,
-    Table,
-)
-from nearcache.nginx.pages.words import (
-    NOTHING,
-    count,
-    duration,
-    percent,
-    plural,
-    ratio,
-    size,
-)
+from nearcache.report.model import Page, Part, Points, Table
+from nearcache.report.words import NOTHING, count, duration, percent, plural, ratio, size
 
 SHARES = (("10 %", 0.1), ("half", 0.5), ("90 %", 0.9), ("99 %", 0.99))
 TOP_GROUPS = 12

@@ -16,7 +16,7 @@ from typing import Any
 
 from nearcache.nginx.cachedir.cachefile import FIRST_READ, CacheFile, read_open
 from nearcache.nginx.inspect.pagecache import PAGE_BYTES, Ask, Pages, method
-from nearcache.nginx.pages.words import percent, plural, size
+from nearcache.report.words import percent, plural, size
 
 KEYS_PER_MEGABYTE = 8000
 MEGABYTE = 1 << 20

@@ -23,7 +23,7 @@ from nearcache.errors import NginxError
 from nearcache.nginx.logs.follow import PAUSE_S, Follower, follow
 from nearcache.nginx.logs.rotated import PACKED, in_order_of_time, is_access_log, rotation
 from nearcache.nginx.logs.unpack import Raw, chunks_of
-from nearcache.nginx.pages.words import plural
+from nearcache.report.words import plural
 
 STDIN = "-"
 USUAL_PLACE = "/var/log/nginx"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearcache._core import NginxLog
 from nearcache.errors import NginxError
-from nearcache.nginx.pages.words import printable
+from nearcache.report.words import printable
 
 if TYPE_CHECKING:
     from nearcache._core import NginxResult

@@ -6,15 +6,8 @@ from collections.abc import Iterator
 
 from nearcache.nginx.misses.gains import Gain
 from nearcache.nginx.misses.misses import Change, Misses
-from nearcache.nginx.pages.model import Page, Points, Table
-from nearcache.nginx.pages.words import (
-    count,
-    duration,
-    percent,
-    plural,
-    printable,
-    ratio,
-)
+from nearcache.report.model import Page, Points, Table
+from nearcache.report.words import count, duration, percent, plural, printable, ratio
 
 
 def page(found: Misses, rows: int) -> Page:

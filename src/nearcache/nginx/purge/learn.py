@@ -34,7 +34,7 @@ from nearcache.errors import NginxError
 from nearcache.nginx.cachedir.directory import CacheDir
 from nearcache.nginx.keys.groups import UPSTREAM, split_key
 from nearcache.nginx.keys.templates import key_for, needs_site, split_url
-from nearcache.nginx.pages.words import printable
+from nearcache.report.words import printable
 
 SAMPLED = 500  # keys
 MOST_PREFIXES = 8  # of fixed text; more are no fixed text

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nearcache.nginx.keys.groups import split_key
-from nearcache.nginx.pages.model import Page, Part, Table
-from nearcache.nginx.pages.words import (
-    count,
-    duration,
-    percent,
-    plural,
-    printable,
-    size,
-)
 from nearcache.nginx.purge.learn import ITSELF, Resolved
 from nearcache.nginx.purge.proof import Proof
 from nearcache.nginx.purge.receipt import Receipt
+from nearcache.report.model import Page, Part, Table
+from nearcache.report.words import count, duration, percent, plural, printable, size
 
 SHOWN = 20
 SHOWN_REFUSALS = 5

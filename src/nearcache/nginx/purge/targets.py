@@ -17,8 +17,8 @@ from nearcache.errors import NginxError
 from nearcache.nginx.cachedir.directory import CacheDir, Census
 from nearcache.nginx.config.read.key_template import template_of
 from nearcache.nginx.keys.templates import check_template, key_bytes, key_for
-from nearcache.nginx.pages.words import plural
 from nearcache.nginx.purge.learn import ITSELF, Learned, Resolved, learn, resolve
+from nearcache.report.words import plural
 
 if TYPE_CHECKING:
     from nearcache.nginx.config.read.configuration import Configuration

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nearcache.nginx.logs.served import served, served_bytes
-from nearcache.nginx.pages.words import ratio
 from nearcache.nginx.report.savings import Saved, Savings
+from nearcache.report.words import ratio
 
 if TYPE_CHECKING:
     from nearcache._core import NginxResult, NginxTally

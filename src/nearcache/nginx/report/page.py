@@ -10,24 +10,10 @@ from datetime import datetime
 
 from nearcache.nginx.inspect.inspection import Inspection
 from nearcache.nginx.inspect.ram import keys_zone_bytes
-from nearcache.nginx.pages.model import (
-    Page,
-    Part,
-    Sparks,
-    Table,
-)
-from nearcache.nginx.pages.words import (
-    NOTHING,
-    count,
-    duration,
-    percent,
-    plural,
-    printable,
-    ratio,
-    size,
-)
 from nearcache.nginx.report.ledger import Account, Hour, Ledger
 from nearcache.nginx.report.savings import FEW
+from nearcache.report.model import Page, Part, Sparks, Table
+from nearcache.report.words import NOTHING, count, duration, percent, plural, printable, ratio, size
 
 NOT_A_CACHE = ("-", "(not logged)")
 WORTH_SAYING = 0.01

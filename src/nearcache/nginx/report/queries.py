@@ -12,19 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from nearcache.nginx.pages.model import (
-    Chart,
-    Line,
-    Page,
-    Table,
-)
-from nearcache.nginx.pages.words import (
-    count,
-    duration,
-    percent,
-    plural,
-    ratio,
-)
+from nearcache.report.model import Line, Page, Table, TabledChart
+from nearcache.report.words import count, duration, percent, plural, ratio
 
 if TYPE_CHECKING:
     from nearcache._core import NginxLengths
@@ -161,7 +150,7 @@ def _reach_row(each: Reach, found: Queries, has_times: bool, has_status: bool) -
         yield duration(each.upstream_s)
 
 
-def chart(found: Queries, has_status: bool) -> Iterator[Chart]:
+def chart(found: Queries, has_status: bool) -> Iterator[TabledChart]:
     """For HTML: what each length would reach."""
     shown = [each for each in found.every if each.length <= LONG]
     if len(shown) < 2:
@@ -171,10 +160,10 @@ def chart(found: Queries, has_status: bool) -> Iterator[Chart]:
         "possible hits": lambda each: each.hit_ratio,
         "are hits": lambda each: ratio(each.served, found.requests),
     }
-    yield Chart(
+    yield TabledChart(
         title="What a rule of length would reach",
-        x="longest value that is cached, characters",
-        y="share of requests, %",
+        x_title="longest value that is cached, characters",
+        y_title="share of requests, %",
         lines=[
             Line(name, [(each.length, 100 * (of(each) or 0.0)) for each in shown])
             for name, of in curves.items()

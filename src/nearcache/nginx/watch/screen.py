@@ -18,20 +18,12 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from nearcache.nginx.misses.misses import REASONS
-from nearcache.nginx.pages.model import Table
-from nearcache.nginx.pages.terminal import sparkline, table_lines
-from nearcache.nginx.pages.words import (
-    NOTHING,
-    count,
-    duration,
-    percent,
-    plural,
-    printable,
-    ratio,
-    size,
-)
 from nearcache.nginx.watch.fading import DECADES, PER_DECADE, Amount
 from nearcache.nginx.watch.watch import BY, Interval, Knows, Rates, Watch
+from nearcache.report.model import Table
+from nearcache.report.plain import table_lines
+from nearcache.report.plots import sparkline
+from nearcache.report.words import NOTHING, count, duration, percent, plural, printable, ratio, size
 
 HIT, NOT_HIT, FEW = "|", "#", "."
 HISTOGRAM_HEIGHT = 18  # lines of a screen from which on there is room for it

@@ -20,7 +20,6 @@ from math import exp
 from typing import TYPE_CHECKING, Any
 
 from nearcache.nginx.logs.served import served
-from nearcache.nginx.pages.words import ratio
 from nearcache.nginx.watch.fading import (
     Amount,
     Fading,
@@ -29,6 +28,7 @@ from nearcache.nginx.watch.fading import (
     by_requests,
     by_upstream,
 )
+from nearcache.report.words import ratio
 
 if TYPE_CHECKING:
     from nearcache._core import NginxRecent, NginxTop

@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 from nearcache.nginx.config.read.units import format_time
 from nearcache.nginx.logs.served import SERVED
-from nearcache.nginx.pages.words import ratio
 from nearcache.nginx.whatif.curves import MOST_REPLAYS, Curve, Scope, curves
 from nearcache.nginx.whatif.origin import change_rate, outdated_share
 from nearcache.nginx.whatif.rules import Change, Frame, Subject, Today, replay_rules
+from nearcache.report.words import ratio
 
 if TYPE_CHECKING:
     from nearcache._core import NginxAnswered, NginxOutcome, NginxTrace, NginxTraceFacts

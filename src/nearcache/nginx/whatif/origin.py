@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from nearcache.nginx.pages.words import ratio
+from nearcache.report.words import ratio
 
 FEW_REFETCHES = 30
 

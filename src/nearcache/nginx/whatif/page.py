@@ -7,22 +7,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from nearcache.nginx.config.read.units import format_time
-from nearcache.nginx.pages.model import (
-    Chart,
-    Line,
-    Page,
-    Table,
-)
-from nearcache.nginx.pages.words import (
-    count,
-    duration,
-    percent,
-    plural,
-    ratio,
-    size,
-)
 from nearcache.nginx.whatif.curves import Curve, Point
 from nearcache.nginx.whatif.forecast import Backtest, Forecast, Learned, WhatIf
+from nearcache.report.model import Line, Mark, Page, Table, TabledChart
+from nearcache.report.words import count, duration, percent, plural, ratio, size
 
 
 def page(found: WhatIf) -> Page:
@@ -177,7 +165,7 @@ AXES = {
 }
 
 
-def draw(found: WhatIf, curve: Curve) -> Chart:
+def draw(found: WhatIf, curve: Curve) -> TabledChart:
     """One curve, with its error to either side and what it costs in outdated answers."""
     axis = AXES[curve.axis]
     lines = []
@@ -189,10 +177,10 @@ def draw(found: WhatIf, curve: Curve) -> Chart:
     # Above its error, which may be thinner than itself.
     lines.append(_line("hit ratio", curve, lambda point: point.hit_ratio))
     lines.append(_line("outdated, of the hits", curve, lambda point: point.outdated))
-    return Chart(
+    return TabledChart(
         title=axis.title,
-        x=axis.x,
-        y="share, %",
+        x_title=axis.x,
+        y_title="share, %",
         lines=[line for line in lines if any(y is not None for _, y in line.points)],
         ticks=[(point.value, axis.shown(point.value)) for point in curve.points],
         marks=_marks(found, curve, axis),
@@ -209,11 +197,11 @@ def _line(
     return Line(name, [(x, None if y is None else 100 * y) for x, y in shares], dashed)
 
 
-def _marks(found: WhatIf, curve: Curve, axis: Axis) -> list[tuple[float, str]]:
+def _marks(found: WhatIf, curve: Curve, axis: Axis) -> list[Mark]:
     if curve.today is not None:
         learned = curve.axis == "ttl_s" and found.learned
-        return [(curve.today, "today, as learned" if learned else "today")]
-    return [(curve.points[-1].value, axis.unlimited)] if axis.unlimited else []
+        return [Mark(curve.today, "today, as learned" if learned else "today")]
+    return [Mark(curve.points[-1].value, axis.unlimited)] if axis.unlimited else []
 
 
 def _points_table(curve: Curve, axis: Axis) -> Table:

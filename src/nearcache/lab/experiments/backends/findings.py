@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import quantity, scale_for
 from nearcache.lab.judging.analysis import Analysis, Row
 from nearcache.lab.judging.explain import explanations
 from nearcache.lab.load.fixed_rate import PREFIX, SHARES
 from nearcache.lab.results.sample import Cell, distribution_of
-from nearcache.lab.views import Chart, Grey, Line, Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Chart, Grey, Line, Table
+from nearcache.report.units import quantity, scale_for
 
 RANKS = (50, 99)
 QUEUE = 1.5  # responses longer than this many calls have waited for their turn

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from nearcache.lab.base.units import NOTHING, quantity
 from nearcache.lab.experiments.codecs.link_model import (
     Arm,
     Miss,
@@ -21,7 +20,8 @@ from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.words import LOUD_FLOOR
 from nearcache.lab.statistics.stats import LEAST_FLOOR
 from nearcache.lab.timers.link import Link
-from nearcache.lab.views import Grey, Grid, Table
+from nearcache.report.model import Grey, Grid, Table
+from nearcache.report.units import NOTHING, quantity
 
 RTTS_NS = (50e3, 200e3, 1e6, 5e6, 20e6)
 RATES_BYTES_PER_S = tuple(bits * 1e9 / 8 for bits in (0.01, 0.1, 1, 10, 25))

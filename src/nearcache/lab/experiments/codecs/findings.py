@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import NOTHING, quantity, short
 from nearcache.lab.experiments.codecs.break_even import (
     grids,
     model_sentences,
@@ -17,8 +16,10 @@ from nearcache.lab.judging.reading import cell_of, compared, compared_all, measu
 from nearcache.lab.judging.words import beside
 from nearcache.lab.results.sample import Entry, Series
 from nearcache.lab.statistics.stats import Effect, Verdict
-from nearcache.lab.views import Chart, Grid, Line, Table, Views
+from nearcache.lab.views import Views
 from nearcache.lab.workloads.fidelity import EXACT, fates_in
+from nearcache.report.model import Chart, Grid, Line, Table
+from nearcache.report.units import NOTHING, quantity, short
 
 LIBRARIES = ("django-redis-", "nearcache-")
 SHOWN_FATE = 22  # characters of a cell of the table of types

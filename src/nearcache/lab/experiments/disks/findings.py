@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcache.lab.base.units import NOTHING, quantity, short
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, compared, measure_of
 from nearcache.lab.judging.words import span
 from nearcache.lab.results.sample import Entry, distribution_of
 from nearcache.lab.statistics.stats import Effect, Verdict
-from nearcache.lab.views import Chart, Line, Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Chart, Line, Table
+from nearcache.report.units import NOTHING, quantity, short
 
 PERCENTILES = (10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9)
 SEQUENTIAL = ("sequential_cached", "sequential_uncached")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nearcache.lab.base.units import NOTHING, quantity
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, measure_of
 from nearcache.lab.results.sample import Cell, Entry
-from nearcache.lab.views import Chart, Grid, Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Chart, Grid, Table
+from nearcache.report.units import NOTHING, quantity
 
 # The worst first, as the head of plan.py explains.
 SEVERITY = ("lies", "blocks", "silent", "misleads", "told", "raises", "evicts", "works")

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nearcache.lab.base.units import NOTHING, quantity, short
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, measure_of, point_of
 from nearcache.lab.results.sample import Entry
-from nearcache.lab.views import Chart, Line, Mark, Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Chart, Line, Mark, Table
+from nearcache.report.units import NOTHING, quantity, short
 
 CHARTED = re.compile(r"at ([\d,]+) ids")  # a measure of the memory cell: what was used then
 GROWING = ("plain", "bucket-1000", "bucket-500", "bucket-1000-of-1024")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcache.lab.base.units import NOTHING, quantity, rate, short
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, compared, measure_of, point_of
 from nearcache.lab.judging.words import beside
 from nearcache.lab.results.sample import Cell, Entry, distribution_of
-from nearcache.lab.views import Chart, Line, Table, Views
+from nearcache.lab.views import Views
 from nearcache.lab.views.waits import curve, ms, percent
+from nearcache.report.model import Chart, Line, Table
+from nearcache.report.units import NOTHING, quantity, rate, short
 
 RATES = ("at_30", "at_50", "at_70", "at_90")
 HIGHEST = RATES[-1]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import NOTHING, quantity, short
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import (
     cell_of,
@@ -18,7 +17,9 @@ from nearcache.lab.judging.reading import (
 )
 from nearcache.lab.judging.words import beside
 from nearcache.lab.results.sample import Entry
-from nearcache.lab.views import Chart, Line, Mark, Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Chart, Line, Mark, Table
+from nearcache.report.units import NOTHING, quantity, short
 
 NET = "without the loop"
 LOOP = "empty loop"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import MICRO, NOTHING, counted, quantity, short, us
 from nearcache.lab.experiments.locks.arm import RECOVERY_S
 from nearcache.lab.experiments.locks.rules import (
     AFTER_CLEAR,
@@ -21,8 +20,11 @@ from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, compared, measure_of, point_of
 from nearcache.lab.judging.words import beside
 from nearcache.lab.results.sample import Cell, Entry, summarize
-from nearcache.lab.views import Chart, Table, Views
+from nearcache.lab.views import Views
 from nearcache.lab.views.waits import Waits, curve, number, outcomes, percent
+from nearcache.report.model import Chart, Table
+from nearcache.report.units import MICRO, NOTHING, quantity, short, us
+from nearcache.report.words import plural
 
 SEED = "seed-decorator"
 
@@ -173,7 +175,7 @@ def _on_top(analysis: Analysis, bare: str) -> list[str]:
 
 def _lost(analysis: Analysis) -> list[str]:
     never = [
-        f"{entry.name} ({counted(cell.calls, 'try', 'tries')})"
+        f"{entry.name} ({plural(cell.calls, 'try', 'tries')})"
         for entry in analysis.contenders
         if (cell := cell_of(analysis, entry.name, "recover", NO_PAYLOAD)) and not cell.count
     ]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import NOTHING, quantity, short
 from nearcache.lab.experiments.objects.arm import MAKING, REQUESTS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, compared, measure_of, point_of
 from nearcache.lab.judging.words import TO, beside
 from nearcache.lab.results.sample import Entry
 from nearcache.lab.statistics.stats import Effect, Verdict
-from nearcache.lab.views import Chart, Line, Table, Views
+from nearcache.lab.views import Views
 from nearcache.lab.workloads.small_dict import SmallDict
+from nearcache.report.model import Chart, Line, Table
+from nearcache.report.units import NOTHING, quantity, short
 
 PAYLOAD = SmallDict.letter
 OPERATIONS = ("set", "get", "delete")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nearcache.lab.base.units import NOTHING, Scale, rate, scale_for, short
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, compared, measure_of, point_of
 from nearcache.lab.judging.words import beside
 from nearcache.lab.results.sample import Cell, Entry
-from nearcache.lab.views import Chart, Line, Table, Views
+from nearcache.lab.views import Views
 from nearcache.lab.views.waits import Waits, curve, number, outcomes, percent
+from nearcache.report.model import Chart, Line, Table
+from nearcache.report.units import NOTHING, Scale, rate, scale_for, short
 
 STYLES = ("greenlets", "threads", "tasks")
 MANY = 0.5  # of the contenders without an answer: worth a sentence

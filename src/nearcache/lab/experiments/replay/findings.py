@@ -6,7 +6,8 @@ from nearcache.lab.checks.evidence import LATE_MOST
 from nearcache.lab.checks.firm import doubt, late_share
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Cell
-from nearcache.lab.views import Grey, Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Grey, Table
 
 
 def views(analysis: Analysis) -> Views:

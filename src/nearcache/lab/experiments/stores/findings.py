@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from statistics import median
 
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import NOTHING, quantity
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, compared, measure_of, point_of, verdict_of
 from nearcache.lab.judging.words import beside, span
 from nearcache.lab.results.sample import Entry
 from nearcache.lab.statistics.stats import Effect, Verdict
-from nearcache.lab.views import Chart, Line, Table, Views
+from nearcache.lab.views import Views
 from nearcache.lab.workloads.blobs import BLOBS
+from nearcache.report.model import Chart, Line, Table
+from nearcache.report.units import NOTHING, quantity
 
 FSYNC = "an fsync of 8 kB beside it"
 DECODING = "JSON to Python"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nearcache.lab.base.model import NO_PAYLOAD
-from nearcache.lab.base.units import NOTHING, quantity, short
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, measure_of, point_of
 from nearcache.lab.results.sample import Cell, Entry
-from nearcache.lab.views import Table, Views
+from nearcache.lab.views import Views
+from nearcache.report.model import Table
+from nearcache.report.units import NOTHING, quantity, short
 
 PARTS = ("Python", "Django", "backend and client", "first get")
 MEMORY = {"memory_small": "1 kB values", "memory_large": "200 kB values"}

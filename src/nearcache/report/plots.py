@@ -1,4 +1,4 @@
-"""Charts in characters: sparkline, bar, stacked bar, and curves over one axis.
+"""Charts in characters: sparklines, bar, stacked bar, and curves over one axis.
 
 Plain text in, plain text out, so that they read the same in a log, in Markdown and in a
 terminal without colours.
@@ -7,12 +7,13 @@ terminal without colours.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
+from typing import TypeVar
 
-from nearcache.lab.base.units import short
-from nearcache.lab.views import Chart, Line
+from nearcache.report.model import Chart, Line
+from nearcache.report.units import short
 
 LEVELS = "▁▂▃▄▅▆▇█"
 EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -20,8 +21,17 @@ FILLS = "█▓▒░▚▞▤▥"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LEAST_SWING = math.log(1.1)  # noise of a percent must not look like an earthquake
 
+Number = TypeVar("Number", float, float | None)
 
-def sparkline(values: Sequence[float], width: int, swing: float = LEAST_SWING) -> str:
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """From zero to the largest; a dot where there is nothing to show."""
+    top = max((value for value in values if value is not None), default=0)
+    shares = [value / top if value and top else value for value in values]
+    return "".join("·" if share is None else _level(share) for share in shares)
+
+
+def swings(values: Sequence[float], width: int, swing: float = LEAST_SWING) -> str:
     """The course of ``values`` around their median; the full height is ``swing`` both ways.
 
     ``swing`` is a log ratio: give the largest of a table, and its lines can be compared.
@@ -29,12 +39,24 @@ def sparkline(values: Sequence[float], width: int, swing: float = LEAST_SWING) -
     if not values:
         return ""
     middle = median(values)
-    blocks = _resampled(values, width)
-    marks = []
-    for value in blocks:
-        share = (math.log(value / middle) / swing + 1) / 2 if value > 0 and middle > 0 else 0
-        marks.append(LEVELS[min(7, max(0, int(share * 8)))])
-    return "".join(marks)
+    return "".join(
+        _level((math.log(value / middle) / swing + 1) / 2 if value > 0 and middle > 0 else 0)
+        for value in resampled(values, width, median)
+    )
+
+
+def _level(share: float) -> str:
+    return LEVELS[min(7, max(0, int(8 * share)))]
+
+
+def resampled(
+    values: Sequence[Number], room: int, middle: Callable[[Sequence[Number]], Number]
+) -> Sequence[Number]:
+    """``values``, or where there are more than ``room`` the ``middle`` of as many runs of them."""
+    if len(values) <= room:
+        return values
+    ends = [round(place * len(values) / room) for place in range(room + 1)]
+    return [middle(values[begin:end]) for begin, end in pairwise(ends)]
 
 
 def swing_of(many: Sequence[Sequence[float]]) -> float:
@@ -48,9 +70,9 @@ def swing_of(many: Sequence[Sequence[float]]) -> float:
     return max(LEAST_SWING, sizes[int(0.98 * (len(sizes) - 1))]) if sizes else LEAST_SWING
 
 
-def bar(value: float, longest: float, room: int) -> str:
-    """From zero, to an eighth of a character; never empty, so that it is seen to exist."""
-    eighths = max(1, round(8 * room * value / longest)) if longest else 1
+def bar(share: float, room: int) -> str:
+    """At most ``room`` characters, to an eighth of one; what is not zero is seen to exist."""
+    eighths = max(1 if share > 0 else 0, round(8 * room * min(1.0, share)))
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
@@ -67,11 +89,11 @@ def stacked(parts: Mapping[str, float], longest: float, room: int, order: Sequen
 
 def plot(chart: Chart, width: int, height: int = 14) -> list[str]:
     """A chart as lines of text: one letter for each curve, dots between its points."""
-    curves = [line for line in chart.lines if _drawable(chart, line)]
+    curves = [line for line in chart.lines if chart.drawable(line)]
     if not curves:
         return ["(no points)"]
-    xs = [_place(x, chart.x_log) for line in curves for x, _ in _drawable(chart, line)]
-    ys = [_place(y, chart.y_log) for line in curves for _, y in _drawable(chart, line)]
+    xs = [_place(x, chart.x_log) for line in curves for x, _ in chart.drawable(line)]
+    ys = [_place(y, chart.y_log) for line in curves for _, y in chart.drawable(line)]
     xs += [_place(mark.x, chart.x_log) for mark in chart.marks if mark.x > 0 or not chart.x_log]
     x_range, y_range = (min(xs), max(xs)), (min(ys), max(ys))
     edge = max(len(short(_value(y, chart.y_log))) for y in y_range) + 1
@@ -107,7 +129,7 @@ def _draw_curve(
             _scaled(_place(x, chart.x_log), x_range, len(canvas[0])),
             len(canvas) - 1 - _scaled(_place(y, chart.y_log), y_range, len(canvas)),
         )
-        for x, y in _drawable(chart, line)
+        for x, y in chart.drawable(line)
     ]
     for (x0, y0), (x1, y1) in [] if line.dots else pairwise(spots):
         steps = max(abs(x1 - x0), abs(y1 - y0), 1)
@@ -147,13 +169,6 @@ def _legend(curves: Sequence[Line], width: int) -> list[str]:
     return lines
 
 
-def _drawable(chart: Chart, line: Line) -> list[tuple[float, float]]:
-    """The points that the axes can show: a logarithm has no place for zero."""
-    return [
-        (x, y) for x, y in line.points if (x > 0 or not chart.x_log) and (y > 0 or not chart.y_log)
-    ]
-
-
 def _place(value: float, is_log: bool) -> float:
     return math.log10(value) if is_log else value
 
@@ -165,10 +180,3 @@ def _value(place: float, is_log: bool) -> float:
 def _scaled(value: float, ends: Range, count: int) -> int:
     low, high = ends
     return round((value - low) / (high - low) * (count - 1)) if high > low else 0
-
-
-def _resampled(values: Sequence[float], width: int) -> list[float]:
-    if len(values) <= width:
-        return list(values)
-    ends = [round(number * len(values) / width) for number in range(width + 1)]
-    return [median(values[start:end]) for start, end in pairwise(ends)]

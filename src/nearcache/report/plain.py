@@ -1,4 +1,8 @@
-"""A page in a terminal: tables that fit, bars and sparklines, as plain text."""
+"""A page as lines that fit a width: tables, bars and sparklines, as plain text.
+
+What is too wide for a table is left out, from the right: a screen that is drawn every second
+has no room below. ``terminal.py`` leaves nothing out.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +12,14 @@ from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
 
-from nearcache.nginx.pages.model import Chart, Page, Points, Sparks, Table
+from nearcache.report.model import Page, Points, Sparks, Table, TabledChart
+from nearcache.report.plots import bar, resampled, sparkline
 
-LEVELS = "▁▂▃▄▅▆▇█"
-EIGHTHS = " ▏▎▍▌▋▊▉"
 MOST_WIDTH = 100
 LEAST_WIDTH = 30
 LEAST_NAME = 14
 BAR_ROOM = 24
 LEAST_BAR = 4
-
-
-def sparkline(values: Sequence[float | None]) -> str:
-    """From zero to the largest; a dot where there is nothing to show."""
-    top = max((value for value in values if value is not None), default=0)
-    return "".join(
-        "·" if value is None else LEVELS[min(7, int(8 * value / top))] if top else LEVELS[0]
-        for value in values
-    )
-
-
-def bar(share: float, room: int) -> str:
-    """A bar of at most ``room`` characters, to an eighth of one."""
-    eighths = round(8 * room * min(1.0, max(0.0, share)))
-    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
 def lines_of(page: Page, width: int) -> list[str]:
@@ -41,7 +29,7 @@ def lines_of(page: Page, width: int) -> list[str]:
     for sentence in page.sentences:
         lines += _paragraph(sentence, width)
     for part in page.parts:
-        shown = part.table if isinstance(part, Chart) else part
+        shown = part.table if isinstance(part, TabledChart) else part
         lines += ["", part.title, *_drawn(shown, width)]
     if page.notes:
         lines += ["", *(line for note in page.notes for line in _item("-", note, width))]
@@ -121,18 +109,11 @@ def _row(cells: Sequence[str], widths: Sequence[int], text_columns: Sequence[int
 
 
 def _sparks(sparks: Sparks, width: int) -> list[str]:
-    values = _resampled(sparks.values, width)
+    values = resampled(sparks.values, width, _mean)
     gap = max(1, len(values) - len(sparks.left) - len(sparks.right))
     return [sparkline(values), f"{sparks.left}{' ' * gap}{sparks.right}"]
 
 
-def _resampled(values: Sequence[float | None], room: int) -> Sequence[float | None]:
-    """Means of neighbours, where there are more values than room."""
-    if len(values) <= room:
-        return values
-    shown: list[float | None] = []
-    for place in range(room):
-        begin, end = place * len(values) // room, (place + 1) * len(values) // room
-        known = [value for value in values[begin:end] if value is not None]
-        shown.append(sum(known) / len(known) if known else None)
-    return shown
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from nearcache.lab.base.units import NOTHING, quantity, rate
-from nearcache.lab.reports.textplots import FILLS, LETTERS, bar, plot, stacked
-from nearcache.lab.views import Chart, Grey, Grid, Strong, Table
+from nearcache.report.model import Chart, Grey, Grid, Strong, Table
+from nearcache.report.plots import FILLS, LETTERS, bar, plot, stacked
+from nearcache.report.units import NOTHING, quantity, rate
 
 MOST_NAME, MOST_UNWRAPPED, MOST_TEXT = 34, 24, 60
 WORD_STYLES = ("cyan", "magenta", "green", "yellow", "blue", "red", "white")
@@ -175,7 +175,8 @@ def draw_bars(
     lines = [Text(title, style="bold"), Text("#" * width, style="dim")]
     for name, cost in costs.items():
         text = quantity(cost, unit) + (f" = {rate(cost)}" if as_rate else "")
-        line = Text(f"{_fitted(name, names)} ").append(bar(cost, longest, room), style="cyan")
+        drawn = bar(cost / longest if longest else 0, room)
+        line = Text(f"{_fitted(name, names)} ").append(drawn, style="cyan")
         lines.append(line.append(f" {text}"))
     lines.append(Text(f"linear from 0; one █ is {quantity(longest / room, unit)}", style="dim"))
     return Group(*lines, "")

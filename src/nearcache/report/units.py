@@ -87,8 +87,3 @@ def times(ratio: float) -> str:
 
 def _signed(value: float) -> str:
     return f"-{short(-value)}" if value < 0 else short(value)
-
-
-def counted(count: int, thing: str, things: str = "") -> str:
-    """``1 round``, ``1,200 rounds``."""
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
