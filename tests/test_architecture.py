@@ -226,7 +226,7 @@ def test_rooms_in_rust_use_those_before_them(crate: str) -> None:
 
 
 def rust_files(crate: str) -> dict[str, Path]:
-    """By the name of the module: ``store.cache`` for store/cache.rs, ``lib`` for the crate's root."""
+    """By the module's name: ``store.cache`` for store/cache.rs, ``lib`` for the crate's root."""
     source = CRATES / crate / "src"
     paths = {path: path.relative_to(source).with_suffix("").parts for path in source.rglob("*.rs")}
     return {".".join(p[:-1] if p[-1] == "mod" else p): path for path, p in paths.items()}
@@ -235,7 +235,7 @@ def rust_files(crate: str) -> dict[str, Path]:
 def rust_modules_used(name: str, path: Path, files: dict[str, Path]) -> set[str]:
     """By ``crate::`` from anywhere; without it what stands below this module."""
     code = re.sub(r"//.*", "", path.read_text())
-    assert not re.search(r"^(pub.*)?use super::|crate::\{", code, re.M), f"{path}: write crate::..."
+    assert not re.search(r"(?m)^(pub.*)?use super::|crate::\{", code), f"{path}: write crate::..."
     found = set()
     for used, listed in re.findall(r"\bcrate::(\w+(?:::\w+)*)(?:::\{([^{}]*))?", code):
         found |= {used, *(f"{used}::{each.strip()}" for each in listed.split(","))}
