@@ -1,4 +1,4 @@
 """What other parts of Django ask of caches.
 
-system_checks.py   `manage.py check`: opens each cache, and tells what would fail per request
+system_checks.py   Django's system checks: open each cache, and tell what would fail per request
 """
