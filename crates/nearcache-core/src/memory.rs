@@ -100,8 +100,12 @@ impl Mapped {
     }
 
     /// The same, which children that are forked from now on do not get.
+    ///
+    /// # Safety
+    ///
+    /// A child calls [`Mapped::stand_in`] before it does anything else with this memory.
     #[cfg(target_os = "linux")]
-    pub(crate) fn withheld(self) -> std::io::Result<Self> {
+    pub(crate) unsafe fn withheld(self) -> std::io::Result<Self> {
         // SAFETY: whole pages of this mapping, of which nothing changes here.
         match unsafe { libc::madvise(self.base.cast(), self.words * 8, libc::MADV_DONTFORK) } {
             0 => Ok(Self { withheld: true, ..self }),

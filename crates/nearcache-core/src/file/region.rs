@@ -35,8 +35,6 @@ use crate::format::layout::{
 };
 use crate::format::record;
 use crate::memory::{Mapped, Mem};
-#[cfg(target_os = "linux")]
-use crate::sync::gate::Gate;
 use crate::sync::lock::Locks;
 #[cfg(target_os = "linux")]
 use crate::sync::lock::robust;
@@ -546,7 +544,9 @@ fn locks_are_locks(_: &Mapped, _: &Geometry) -> bool {
 
 #[cfg(target_os = "linux")]
 fn locks_of(opened: &Opened) -> Locks {
-    Locks::Robust(opened.mapped, mutex_places(&opened.geometry), Gate::default())
+    // SAFETY: `create_at` made the mutexes, here or in the process that made the file: whether
+    // they are any was asked in `attach`, and `admitted` made them anew for another libc.
+    Locks::Robust(unsafe { robust::Mutexes::new(opened.mapped, mutex_places(&opened.geometry)) })
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -593,14 +593,19 @@ fn map(file: &File, bytes: usize, path: &Path) -> Result<Mapped, Error> {
     let base = raw.as_mut_ptr();
     // Never undone: other threads may be reading. What is in it goes by `Mapped::release`.
     std::mem::forget(raw);
-    #[cfg(target_os = "linux")]
-    crate::file::truncated::look_after(base, bytes);
     // SAFETY: a page-aligned mapping of `bytes` bytes that is never undone (M1),
     // and that only this crate touches, through `Mem` (M2).
     let mapped = unsafe { Mapped::new(base, bytes / 8) };
     #[cfg(target_os = "linux")]
+    // SAFETY: the same mapping; zeros are what a damaged file may hold.
+    unsafe {
+        crate::file::truncated::look_after(base, bytes);
+    }
+    #[cfg(target_os = "linux")]
     if user::may_change() {
-        return mapped.withheld().map_err(|error| io_error(path, "cannot be kept", &error));
+        // SAFETY: this thread does not fork before `Store` has it, which calls `withhold`.
+        return unsafe { mapped.withheld() }
+            .map_err(|error| io_error(path, "cannot be kept", &error));
     }
     Ok(mapped)
 }

@@ -77,7 +77,12 @@ static INSTALLED: AtomicBool = AtomicBool::new(false);
 static mut BEFORE: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
 
 /// Looks after a mapping, for the life of the process.
-pub(crate) fn look_after(base: *mut u8, bytes: usize) {
+///
+/// # Safety
+///
+/// `base` is the start of a mapping of `bytes` bytes, which is never undone. Whoever reads there
+/// takes it that any page may be zeros from one moment to the next.
+pub(crate) unsafe fn look_after(base: *mut u8, bytes: usize) {
     install();
     let (base, mut at) = (base as usize, &FIRST);
     loop {
@@ -137,7 +142,8 @@ fn mend(address: usize) -> bool {
     let page = (address & !(PAGE_BYTES - 1)) as *mut c_void;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: a page of a mapping of ours, which stays readable and writable.
+    // SAFETY: a page of a mapping that `look_after` was given: it stays readable and writable, and
+    // may be zeros.
     let mapped = unsafe { libc::mmap(page, PAGE_BYTES, access, kind, -1, 0) };
     mapped == page
 }
@@ -185,9 +191,11 @@ mod tests {
             let map = memmap2::MmapOptions::new().len(PAGE_BYTES).map_raw(&file).unwrap();
             let base = map.as_mut_ptr();
             std::mem::forget(map);
-            look_after(base, PAGE_BYTES);
             // SAFETY: mapped, and of this test alone.
-            unsafe { base.write_volatile(1) };
+            unsafe {
+                look_after(base, PAGE_BYTES);
+                base.write_volatile(1);
+            }
             (file, base)
         };
         let all: Vec<_> = (0..2 * RANGES + 1).map(mapped).collect();

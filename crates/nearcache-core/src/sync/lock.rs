@@ -10,8 +10,6 @@
 
 use std::time::Duration;
 
-#[cfg(target_os = "linux")]
-use crate::sync::gate::Gate;
 use crate::sync::holder::Busy;
 
 /// Attempts before a caller with [`Wait::Try`] is told that the lock is busy: a
@@ -39,9 +37,9 @@ pub(crate) enum Inherited {
 
 /// The locks of one file: one a shard, and one for the table of named locks.
 pub(crate) enum Locks {
-    /// Mutexes inside the mapping, at these words, until the gate is closed.
+    /// Mutexes inside the mapping.
     #[cfg(target_os = "linux")]
-    Robust(crate::memory::Mapped, Vec<usize>, Gate),
+    Robust(robust::Mutexes),
     /// One lock file each.
     #[cfg(any(not(target_os = "linux"), test))]
     Files(files::FileLocks),
@@ -59,10 +57,7 @@ impl Locks {
     ) -> Result<R, Busy> {
         match self {
             #[cfg(target_os = "linux")]
-            Self::Robust(mapped, places, gate) => match gate.enter() {
-                Some(_entered) => robust::with(mapped.address(places[number]), wait, work),
-                None => Err(never_free(wait)),
-            },
+            Self::Robust(mutexes) => mutexes.with(number, wait, work),
             #[cfg(any(not(target_os = "linux"), test))]
             Self::Files(files) => files.with(number, wait, work),
             Self::Private(mutexes) => {
@@ -73,27 +68,15 @@ impl Locks {
             }
         }
     }
-}
 
-impl Locks {
     /// Lets nobody of this process in any more; true once nobody is inside.
     pub fn close(&self) -> bool {
         match self {
             #[cfg(target_os = "linux")]
-            Self::Robust(_, _, gate) => gate.close(),
+            Self::Robust(mutexes) => mutexes.gate.close(),
             _ => false,
         }
     }
-}
-
-/// As if somebody held the lock: who asks again finds another file by then.
-#[cfg(target_os = "linux")]
-#[cold]
-fn never_free(wait: Wait) -> Busy {
-    if let Wait::UpTo(bound) = wait {
-        std::thread::sleep(bound);
-    }
-    Busy::UNKNOWN
 }
 
 #[cfg(target_os = "linux")]
@@ -104,12 +87,55 @@ pub(crate) mod robust {
     use std::time::{Duration, Instant};
 
     use super::{Busy, Inherited, SPINS, Wait};
+    use crate::memory::Mapped;
+    use crate::sync::gate::Gate;
     use libc::pthread_mutex_t;
 
     /// How often a mutex is tried where libc cannot wait for it by a clock that is never set.
     const ASK_EVERY: Duration = Duration::from_micros(100);
     /// The words by which both libcs link a mutex to the others that its thread holds.
     const LINKS: [usize; 2] = [3, 4];
+
+    /// Mutexes at some words of a mapping, until the gate is closed.
+    pub(crate) struct Mutexes {
+        mapped: Mapped,
+        places: Vec<usize>,
+        pub(super) gate: Gate,
+    }
+
+    impl Mutexes {
+        /// # Safety
+        ///
+        /// At each of these words is a mutex that [`initialise`] made, and nothing but the
+        /// functions here changes it. (Another process may: a damaged mutex answers nonsense, but
+        /// every wait is bounded.)
+        pub unsafe fn new(mapped: Mapped, places: Vec<usize>) -> Self {
+            Self { mapped, places, gate: Gate::default() }
+        }
+
+        /// Runs `work` while holding mutex `number`.
+        pub fn with<R>(
+            &self,
+            number: usize,
+            wait: Wait,
+            work: impl FnOnce(Inherited) -> R,
+        ) -> Result<R, Busy> {
+            let Some(_entered) = self.gate.enter() else {
+                return Err(never_free(wait));
+            };
+            // SAFETY: `new` was promised that there is a mutex, and a mapping is never undone.
+            unsafe { with(self.mapped.address(self.places[number]), wait, work) }
+        }
+    }
+
+    /// As if somebody held the lock: who asks again finds another file by then.
+    #[cold]
+    fn never_free(wait: Wait) -> Busy {
+        if let Wait::UpTo(bound) = wait {
+            std::thread::sleep(bound);
+        }
+        Busy::UNKNOWN
+    }
 
     /// A mutex that this thread has. Libc unlinks it by the two pointers that are in it, and would
     /// write wherever they lead; others can write there too, so what libc left there is kept here.
@@ -151,12 +177,18 @@ pub(crate) mod robust {
         unsafe { AtomicU64::from_ptr(mutex.cast::<u64>().add(at)) }
     }
 
-    /// Runs `work` while holding the mutex at `at`, which [`initialise`] made.
-    pub fn with<R>(at: *mut u8, wait: Wait, work: impl FnOnce(Inherited) -> R) -> Result<R, Busy> {
+    /// Runs `work` while holding the mutex at `at`.
+    ///
+    /// # Safety
+    ///
+    /// [`initialise`] made it, and it is mapped for ever.
+    unsafe fn with<R>(
+        at: *mut u8,
+        wait: Wait,
+        work: impl FnOnce(Inherited) -> R,
+    ) -> Result<R, Busy> {
         let mutex = at.cast();
-        // SAFETY: `Locks::Robust` is only made of places that `file/region.rs` has
-        // initialised, in a mapping that is never undone. A damaged mutex may
-        // answer nonsense, but every wait is bounded.
+        // SAFETY: the caller's promise; `of` has what `lock` took.
         let (inherited, _guard) = unsafe { (lock(mutex, wait)?, Guard::of(mutex)) };
         Ok(work(inherited))
     }
@@ -337,9 +369,9 @@ pub(crate) mod robust {
                     }
                 };
                 with(at, Wait::Try, write).unwrap();
+                assert_eq!(elsewhere, [0; 16]);
+                assert_eq!(with(at, Wait::Try, |inherited| inherited), Ok(Inherited::Clean));
             }
-            assert_eq!(elsewhere, [0; 16]);
-            assert_eq!(with(at, Wait::Try, |inherited| inherited), Ok(Inherited::Clean));
         }
 
         #[test]

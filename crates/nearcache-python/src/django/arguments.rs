@@ -42,17 +42,20 @@ impl CacheArguments {
         // SAFETY: the collector runs with the GIL held. It cannot run while the cell is open,
         // because nothing in there allocates (gil.rs, G2).
         let py = unsafe { Python::assume_attached() };
-        self.settings.with(py, |settings| {
+        let visit_all = |settings: &mut Settings| {
             visit.call(&settings.key_prefix)?;
             visit.call(&settings.version)?;
             visit.call(&settings.key_func)?;
             visit.call(&settings.default_timeout)
-        })
+        };
+        // SAFETY: G2: what the collector does at each object is no Python code.
+        unsafe { self.settings.with(py, visit_all) }
     }
 
     #[getter]
     fn get_key_prefix(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings.with(py, |settings| settings.key_prefix.clone_ref(py))
+        // SAFETY: G2: a reference is counted.
+        unsafe { self.settings.with(py, |settings| settings.key_prefix.clone_ref(py)) }
     }
 
     #[setter]
@@ -63,7 +66,8 @@ impl CacheArguments {
 
     #[getter]
     fn get_version(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings.with(py, |settings| settings.version.clone_ref(py))
+        // SAFETY: G2: a reference is counted.
+        unsafe { self.settings.with(py, |settings| settings.version.clone_ref(py)) }
     }
 
     #[setter]
@@ -74,24 +78,28 @@ impl CacheArguments {
 
     #[getter]
     fn get_key_func(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings.with(py, |settings| settings.key_func.clone_ref(py))
+        // SAFETY: G2: a reference is counted.
+        unsafe { self.settings.with(py, |settings| settings.key_func.clone_ref(py)) }
     }
 
     #[setter]
     fn set_key_func(&self, function: Object<'_>) -> PyResult<()> {
         let py = function.py();
         let is_default = function.is(DEFAULT_KEY_FUNC.get(py)?);
-        let old = self.settings.with(py, |settings| {
+        let place = |settings: &mut Settings| {
             settings.default_keys = is_default;
             std::mem::replace(&mut settings.key_func, function.unbind())
-        });
+        };
+        // SAFETY: G2: what was there before is dropped here.
+        let old = unsafe { self.settings.with(py, place) };
         drop(old);
         Ok(())
     }
 
     #[getter]
     fn get_default_timeout(&self, py: Python<'_>) -> Py<PyAny> {
-        self.settings.with(py, |settings| settings.default_timeout.clone_ref(py))
+        // SAFETY: G2: a reference is counted.
+        unsafe { self.settings.with(py, |settings| settings.default_timeout.clone_ref(py)) }
     }
 
     #[setter]
@@ -100,7 +108,8 @@ impl CacheArguments {
         let place = |settings: &mut Settings| {
             std::mem::replace(&mut settings.default_timeout, timeout.unbind())
         };
-        let old = self.settings.with(py, place);
+        // SAFETY: G2: what was there before is dropped here.
+        let old = unsafe { self.settings.with(py, place) };
         drop(old);
     }
 
@@ -188,9 +197,11 @@ impl CacheArguments {
         let Some(text) = Text::of(text) else {
             return Ok(false);
         };
-        Ok(self.settings.with(key.py(), |settings| {
+        let build = |settings: &mut Settings| {
             settings.default_keys && settings.head.build(version, &text, buffer)
-        }))
+        };
+        // SAFETY: G2: bytes are copied.
+        Ok(unsafe { self.settings.with(key.py(), build) })
     }
 
     #[cold]
@@ -206,10 +217,12 @@ impl CacheArguments {
         place: impl FnOnce(&mut Settings) -> &mut Py<PyAny>,
     ) {
         let py = value.py();
-        let old = self.settings.with(py, |settings| {
+        let exchange = |settings: &mut Settings| {
             settings.head = head;
             std::mem::replace(place(settings), value.unbind())
-        });
+        };
+        // SAFETY: G2: what was there before is dropped here; a head is bytes.
+        let old = unsafe { self.settings.with(py, exchange) };
         drop(old);
     }
 }

@@ -97,22 +97,23 @@ impl Types {
 ///
 /// Python 3.11 may collect whenever a container is allocated; later versions only between
 /// bytecodes.
-pub struct CollectorOff {
+pub struct CollectorOff<'py> {
     was_on: bool,
+    _py: Python<'py>,
 }
 
-impl CollectorOff {
-    pub fn new(_py: Python<'_>) -> CollectorOff {
+impl<'py> CollectorOff<'py> {
+    pub fn new(py: Python<'py>) -> CollectorOff<'py> {
         // SAFETY: attached.
         let was_on = unsafe { ffi::PyGC_Disable() } != 0;
-        CollectorOff { was_on }
+        CollectorOff { was_on, _py: py }
     }
 }
 
-impl Drop for CollectorOff {
+impl Drop for CollectorOff<'_> {
     fn drop(&mut self) {
         if self.was_on {
-            // SAFETY: attached: the guard does not outlive the call it was made in.
+            // SAFETY: attached, as the token says.
             unsafe { ffi::PyGC_Enable() };
         }
     }

@@ -34,7 +34,7 @@ use crate::django::deadline::Deadline;
 use crate::django::keys::KeyBuffer;
 use crate::django::timeout::Timeout;
 use crate::interop::python;
-use crate::shared_memory::near::{self, Kept};
+use crate::shared_memory::near::{self, Kept, Near};
 use crate::shared_memory::shared::{IfBusy, Now, Shared, atomically};
 use crate::shared_memory::store::Store;
 use crate::values::exact::{Decoded, Keep};
@@ -417,7 +417,9 @@ impl Opened {
     ) -> PyResult<Option<Object<'py>>> {
         let py = slf.py();
         let shared = &*self.shared;
-        if let Some(kept) = shared.near.with(py, |near| near.find(py, key.hash, key.bytes)) {
+        // SAFETY: G2: `find` compares bytes and counts a reference.
+        let kept = unsafe { shared.near.with(py, |near| near.find(py, key.hash, key.bytes)) };
+        if let Some(kept) = kept {
             let value = kept.value.into_bound(py);
             if now.cache.still_current(&kept.place, now.now_ms) {
                 return near::copy_of(value, kept.keep).map(Some);
@@ -458,12 +460,15 @@ impl Opened {
         let cost_bytes = payload_bytes * 4 + key.bytes.len() + 200;
         let py = value.py();
         let (near, epoch) = (&self.shared.near, self.shared.core.epoch());
-        if !near.with(py, |near| near.wants(key.hash, key.bytes, cost_bytes)) {
+        // SAFETY: G2: `wants` compares bytes.
+        if !unsafe { near.with(py, |near| near.wants(key.hash, key.bytes, cost_bytes)) } {
             return Ok(());
         }
         let template = near::copy_of(value.clone(), keep)?.unbind();
         let kept = Kept { place: found.place, value: template, keep };
-        let dropped = near.with(py, |near| near.put(key.hash, key.bytes, kept, cost_bytes, epoch));
+        let put = |near: &mut Near| near.put(key.hash, key.bytes, kept, cost_bytes, epoch);
+        // SAFETY: G2: `put` moves entries, and those that it throws out are dropped here.
+        let dropped = unsafe { near.with(py, put) };
         drop(dropped);
         Ok(())
     }

@@ -97,7 +97,8 @@ impl Shared {
 
     /// Drops the kept objects, whatever they were.
     pub fn forget(&self, py: Python<'_>) {
-        let dropped = self.near.with(py, Near::clear);
+        // SAFETY: G2: `clear` moves the entries out, and they are dropped here.
+        let dropped = unsafe { self.near.with(py, Near::clear) };
         drop(dropped);
     }
 }
@@ -319,14 +320,18 @@ const BUFFER_MAX_BYTES: usize = 1 << 20;
 /// Lends a buffer that nobody else uses, the finalizers that decoding may run included.
 #[inline]
 pub fn with_buffer<R>(py: Python<'_>, f: impl FnOnce(&mut Buffer) -> R) -> R {
-    let mut buffer = BUFFERS.with(py, Vec::pop).unwrap_or_default();
+    // SAFETY: G2: a buffer of bytes is moved.
+    let mut buffer = unsafe { BUFFERS.with(py, Vec::pop) }.unwrap_or_default();
     let result = f(&mut buffer);
     if buffer.value().len() <= BUFFER_MAX_BYTES && !buffer.starved() {
-        BUFFERS.with(py, |buffers| {
-            if buffers.len() < BUFFERS_MAX {
-                buffers.push(buffer);
-            }
-        });
+        // SAFETY: G2: a buffer of bytes is moved, or dropped.
+        unsafe {
+            BUFFERS.with(py, |buffers| {
+                if buffers.len() < BUFFERS_MAX {
+                    buffers.push(buffer);
+                }
+            });
+        }
     }
     result
 }

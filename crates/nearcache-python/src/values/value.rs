@@ -67,10 +67,12 @@ pub fn with_written<R>(
 ) -> PyResult<R> {
     let py = value.py();
     // Taken out, not borrowed: pickling runs code that may come back here.
-    let mut out = SCRATCH.with(py, std::mem::take);
+    // SAFETY: G2: bytes are moved.
+    let mut out = unsafe { SCRATCH.with(py, std::mem::take) };
     let result = write(value, &mut out).and_then(|tag| f(tag, &out));
     if out.capacity() <= SCRATCH_MAX_BYTES {
-        SCRATCH.with(py, |scratch| *scratch = out);
+        // SAFETY: G2: bytes are moved, and dropped.
+        unsafe { SCRATCH.with(py, |scratch| *scratch = out) };
     }
     result
 }

@@ -178,9 +178,10 @@ impl<'py> Decoder<'_, 'py> {
             BYTES_N => {
                 let bytes = self.reader.counted()?;
                 // SAFETY: attached; pointer and length are those of a live slice.
-                self.owned(unsafe {
-                    ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize)
-                })
+                unsafe {
+                    let data = bytes.as_ptr().cast();
+                    self.owned(ffi::PyBytes_FromStringAndSize(data, bytes.len() as isize))
+                }
             }
             LIST_N => {
                 let len = self.reader.varint()?;
@@ -197,13 +198,17 @@ impl<'py> Decoder<'_, 'py> {
             SET_N => {
                 self.mutables += 1;
                 // SAFETY: attached; null makes an empty set.
-                let set = self.owned(unsafe { ffi::PySet_New(std::ptr::null_mut()) })?;
-                self.fill_set(set, depth)
+                unsafe {
+                    let set = self.owned(ffi::PySet_New(std::ptr::null_mut()))?;
+                    self.fill_set(set, depth)
+                }
             }
             FROZENSET_N => {
                 // SAFETY: attached; `PySet_Add` may fill a frozenset that nobody else has seen.
-                let set = self.owned(unsafe { ffi::PyFrozenSet_New(std::ptr::null_mut()) })?;
-                self.fill_set(set, depth)
+                unsafe {
+                    let set = self.owned(ffi::PyFrozenSet_New(std::ptr::null_mut()))?;
+                    self.fill_set(set, depth)
+                }
             }
             FLOAT_LIST | FLOAT_TUPLE => self.float_run(tag == FLOAT_LIST),
             INT_LIST | INT_TUPLE => self.int_run(tag == INT_LIST),
@@ -228,7 +233,7 @@ impl<'py> Decoder<'_, 'py> {
         self.enter(len.checked_mul(2)?, depth)?;
         self.mutables += 1;
         // SAFETY: attached.
-        let dict = self.owned(unsafe { ffi::PyDict_New() })?;
+        let dict = unsafe { self.owned(ffi::PyDict_New()) }?;
         for _ in 0..len {
             let key = self.key(depth)?;
             let value = self.value(depth + 1)?;
@@ -257,13 +262,15 @@ impl<'py> Decoder<'_, 'py> {
     fn list(&mut self, len: usize, depth: u32) -> Object<'py> {
         self.enter(len, depth)?;
         self.mutables += 1;
-        let list = hidden(self.new_list(len)?);
+        // SAFETY: a new list, which the collector has.
+        let list = unsafe { hidden(self.new_list(len)?) };
         for at in 0..len {
             let item = self.value(depth + 1)?;
             // SAFETY: `at` is below the length, the place is empty, the list is ours.
             unsafe { ffi::PyList_SET_ITEM(list.as_ptr(), at as isize, item.into_ptr()) };
         }
-        Some(shown(list))
+        // SAFETY: hidden above.
+        Some(unsafe { shown(list) })
     }
 
     fn tuple(&mut self, len: usize, depth: u32) -> Object<'py> {
@@ -272,19 +279,24 @@ impl<'py> Decoder<'_, 'py> {
         if len == 0 {
             return Some(tuple); // the one empty tuple, which the collector never has
         }
-        let tuple = hidden(tuple);
+        // SAFETY: a new tuple of items, which the collector has.
+        let tuple = unsafe { hidden(tuple) };
         for at in 0..len {
             let item = self.value(depth + 1)?;
             // SAFETY: `at` is below the length, the place is empty, the tuple is ours.
             unsafe { ffi::PyTuple_SET_ITEM(tuple.as_ptr(), at as isize, item.into_ptr()) };
         }
-        Some(shown(tuple))
+        // SAFETY: hidden above.
+        Some(unsafe { shown(tuple) })
     }
 
-    fn fill_set(&mut self, set: Bound<'py, PyAny>, depth: u32) -> Object<'py> {
+    /// # Safety
+    /// A set or frozenset that nobody else has seen.
+    unsafe fn fill_set(&mut self, set: Bound<'py, PyAny>, depth: u32) -> Object<'py> {
         let len = self.reader.varint()?;
         self.enter(len, depth)?;
-        let set = hidden(set);
+        // SAFETY: a new set, which the collector has.
+        let set = unsafe { hidden(set) };
         for _ in 0..len {
             let item = self.value(depth + 1)?;
             // SAFETY: two live objects; the set is ours. Unhashable items fail here.
@@ -292,17 +304,20 @@ impl<'py> Decoder<'_, 'py> {
                 return None;
             }
         }
-        Some(shown(set))
+        // SAFETY: hidden above.
+        Some(unsafe { shown(set) })
     }
 
     fn float_run(&mut self, is_list: bool) -> Object<'py> {
         let len = self.reader.varint()?;
         let bytes = self.reader.take(len.checked_mul(8)?)?;
         let floats = bytes.chunks_exact(8).map(|raw| f64::from_le_bytes(raw.try_into().unwrap()));
-        self.sequence(is_list, len, floats, |py, value| {
+        let make = |py, value| {
             // SAFETY: attached.
             unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyFloat_FromDouble(value)) }
-        })
+        };
+        // SAFETY: `len` times 8 bytes.
+        unsafe { self.sequence(is_list, len, floats, make) }
     }
 
     fn int_run(&mut self, is_list: bool) -> Object<'py> {
@@ -316,31 +331,32 @@ impl<'py> Decoder<'_, 'py> {
             // SAFETY: attached.
             unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyLong_FromLongLong(value)) }
         };
-        match width {
-            1 => self.sequence(is_list, len, bytes.iter().map(|&b| i64::from(b as i8)), make),
-            2 => {
-                let ints = bytes
-                    .chunks_exact(2)
-                    .map(|raw| i16::from_le_bytes(raw.try_into().unwrap()).into());
-                self.sequence(is_list, len, ints, make)
-            }
-            4 => {
-                let ints = bytes
-                    .chunks_exact(4)
-                    .map(|raw| i32::from_le_bytes(raw.try_into().unwrap()).into());
-                self.sequence(is_list, len, ints, make)
-            }
-            _ => {
-                let ints =
-                    bytes.chunks_exact(8).map(|raw| i64::from_le_bytes(raw.try_into().unwrap()));
-                self.sequence(is_list, len, ints, make)
+        // SAFETY: `len` times `width` bytes.
+        unsafe {
+            match width {
+                1 => self.sequence(is_list, len, bytes.iter().map(|&b| i64::from(b as i8)), make),
+                2 => {
+                    let int = |raw: &[u8]| i16::from_le_bytes(raw.try_into().unwrap()).into();
+                    self.sequence(is_list, len, bytes.chunks_exact(2).map(int), make)
+                }
+                4 => {
+                    let int = |raw: &[u8]| i32::from_le_bytes(raw.try_into().unwrap()).into();
+                    self.sequence(is_list, len, bytes.chunks_exact(4).map(int), make)
+                }
+                _ => {
+                    let int = |raw: &[u8]| i64::from_le_bytes(raw.try_into().unwrap());
+                    self.sequence(is_list, len, bytes.chunks_exact(8).map(int), make)
+                }
             }
         }
     }
 
-    /// A list or tuple of the `len` items that `numbers` gives.
+    /// A list or tuple of what `numbers` gives.
+    ///
+    /// # Safety
+    /// That is `len` items.
     #[inline(always)]
-    fn sequence<T>(
+    unsafe fn sequence<T>(
         &mut self,
         is_list: bool,
         len: usize,
@@ -352,7 +368,7 @@ impl<'py> Decoder<'_, 'py> {
             let list = self.new_list(len)?;
             for (at, number) in numbers.enumerate() {
                 let item = make(self.py, number)?.into_ptr();
-                // SAFETY: `numbers` gives `len` items; each place is empty, the list is ours.
+                // SAFETY: the caller's promise; each place is empty, the list is ours.
                 unsafe { ffi::PyList_SET_ITEM(list.as_ptr(), at as isize, item) };
             }
             return Some(list);
@@ -371,9 +387,9 @@ impl<'py> Decoder<'_, 'py> {
         let (hour, minute, second, microsecond) = self.clock()?;
         let (fold, tzinfo) = self.fold_and_zone()?;
         // SAFETY: attached; the C constructor checks every range.
-        self.owned(unsafe {
+        unsafe {
             let api = &*ffi::PyDateTimeAPI();
-            (api.DateTime_FromDateAndTimeAndFold)(
+            self.owned((api.DateTime_FromDateAndTimeAndFold)(
                 year,
                 month,
                 day,
@@ -384,26 +400,26 @@ impl<'py> Decoder<'_, 'py> {
                 tzinfo,
                 fold,
                 api.DateTimeType,
-            )
-        })
+            ))
+        }
     }
 
     fn date(&mut self) -> Object<'py> {
         let (year, month, day) = self.year_month_day()?;
         // SAFETY: attached; the C constructor checks every range.
-        self.owned(unsafe {
+        unsafe {
             let api = &*ffi::PyDateTimeAPI();
-            (api.Date_FromDate)(year, month, day, api.DateType)
-        })
+            self.owned((api.Date_FromDate)(year, month, day, api.DateType))
+        }
     }
 
     fn time(&mut self) -> Object<'py> {
         let (hour, minute, second, microsecond) = self.clock()?;
         let (fold, tzinfo) = self.fold_and_zone()?;
         // SAFETY: attached; the C constructor checks every range.
-        self.owned(unsafe {
+        unsafe {
             let api = &*ffi::PyDateTimeAPI();
-            (api.Time_FromTimeAndFold)(
+            self.owned((api.Time_FromTimeAndFold)(
                 hour,
                 minute,
                 second,
@@ -411,8 +427,8 @@ impl<'py> Decoder<'_, 'py> {
                 tzinfo,
                 fold,
                 api.TimeType,
-            )
-        })
+            ))
+        }
     }
 
     fn timedelta(&mut self) -> Object<'py> {
@@ -420,10 +436,10 @@ impl<'py> Decoder<'_, 'py> {
         let seconds = i32::from_le_bytes(self.reader.array()?);
         let microseconds = i32::from_le_bytes(self.reader.array()?);
         // SAFETY: attached; with `normalize` any three numbers are checked and carried.
-        self.owned(unsafe {
+        unsafe {
             let api = &*ffi::PyDateTimeAPI();
-            (api.Delta_FromDelta)(days, seconds, microseconds, 1, api.DeltaType)
-        })
+            self.owned((api.Delta_FromDelta)(days, seconds, microseconds, 1, api.DeltaType))
+        }
     }
 
     fn year_month_day(&mut self) -> Option<(c_int, c_int, c_int)> {
@@ -454,29 +470,32 @@ impl<'py> Decoder<'_, 'py> {
     #[inline]
     fn int(&self, value: i64) -> Object<'py> {
         // SAFETY: attached.
-        self.owned(unsafe { ffi::PyLong_FromLongLong(value) })
+        unsafe { self.owned(ffi::PyLong_FromLongLong(value)) }
     }
 
     #[inline]
     fn float(&self, value: f64) -> Object<'py> {
         // SAFETY: attached.
-        self.owned(unsafe { ffi::PyFloat_FromDouble(value) })
+        unsafe { self.owned(ffi::PyFloat_FromDouble(value)) }
     }
 
     fn new_list(&self, len: usize) -> Object<'py> {
         // SAFETY: attached. Unfilled places are null, which the list's destructor allows.
-        self.owned(unsafe { ffi::PyList_New(isize::try_from(len).ok()?) })
+        unsafe { self.owned(ffi::PyList_New(isize::try_from(len).ok()?)) }
     }
 
     fn new_tuple(&self, len: usize) -> Object<'py> {
         // SAFETY: as for the list.
-        self.owned(unsafe { ffi::PyTuple_New(isize::try_from(len).ok()?) })
+        unsafe { self.owned(ffi::PyTuple_New(isize::try_from(len).ok()?)) }
     }
 
-    /// Takes over a new reference; `None` for null.
+    /// Takes over a reference; `None` for null.
+    ///
+    /// # Safety
+    /// `object` is a new reference, or null.
     #[inline]
-    fn owned(&self, object: *mut ffi::PyObject) -> Object<'py> {
-        // SAFETY: attached, and every caller passes a new reference or null.
+    unsafe fn owned(&self, object: *mut ffi::PyObject) -> Object<'py> {
+        // SAFETY: attached; the caller's promise.
         unsafe { Bound::from_owned_ptr_or_opt(self.py, object) }
     }
 
@@ -492,17 +511,23 @@ impl<'py> Decoder<'_, 'py> {
 }
 
 /// Takes a container that is being filled out of the collector's sight (D4).
+///
+/// # Safety
+/// It is a list, tuple or set that the collector has: such a one goes away as well hidden as shown.
 #[inline]
-fn hidden(container: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
-    // SAFETY: attached; a new list, tuple or set, which goes away as well hidden as shown.
+unsafe fn hidden(container: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
+    // SAFETY: attached; the caller's promise.
     unsafe { ffi::PyObject_GC_UnTrack(container.as_ptr().cast()) };
     container
 }
 
 /// The same, filled: the collector has it again.
+///
+/// # Safety
+/// [`hidden`] took it out.
 #[inline]
-fn shown(container: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
-    // SAFETY: attached; `hidden` took it out, and nobody else has it.
+unsafe fn shown(container: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
+    // SAFETY: attached; the caller's promise.
     unsafe { ffi::PyObject_GC_Track(container.as_ptr().cast()) };
     container
 }

@@ -25,9 +25,12 @@ const HEAD_MAX: usize = 11;
 /// Runs no Python code, not even a finalizer: no container changes during the walk.
 pub fn encode(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Encoded {
     let py = value.py();
-    let mut encoder = Encoder { py, out, types: types(py), sharing: Sharing::new(value.as_ptr()) };
     // SAFETY: the caller keeps `value` alive, and it keeps alive what it contains (E1).
-    unsafe { encoder.value(value.as_ptr(), 0) }
+    unsafe {
+        let sharing = Sharing::new(value.as_ptr());
+        let mut encoder = Encoder { py, out, types: types(py), sharing };
+        encoder.value(value.as_ptr(), 0)
+    }
 }
 
 /// - **E1** every `*mut PyObject` below is borrowed from a live container that nobody can
@@ -110,24 +113,24 @@ impl Encoder<'_, '_> {
             if kind == &raw mut ffi::PyFrozenSet_Type {
                 return self.set(FROZENSET_N, object, depth);
             }
-        }
-        if kind == self.types.datetime {
-            return self.datetime(object);
-        }
-        if kind == self.types.date {
-            return self.date(object);
-        }
-        if kind == self.types.time {
-            return self.time(object);
-        }
-        if kind == self.types.timedelta {
-            return self.timedelta(object);
-        }
-        if kind == self.types.decimal {
-            return self.decimal(object);
-        }
-        if kind == self.types.uuid {
-            return self.uuid(object);
+            if kind == self.types.datetime {
+                return self.datetime(object);
+            }
+            if kind == self.types.date {
+                return self.date(object);
+            }
+            if kind == self.types.time {
+                return self.time(object);
+            }
+            if kind == self.types.timedelta {
+                return self.timedelta(object);
+            }
+            if kind == self.types.decimal {
+                return self.decimal(object);
+            }
+            if kind == self.types.uuid {
+                return self.uuid(object);
+            }
         }
         Err(Declined)
     }
@@ -181,11 +184,11 @@ impl Encoder<'_, '_> {
         let mut overflow: c_int = 0;
         // SAFETY: E1; an exact int, so this neither fails nor calls `__index__`.
         let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(object, &mut overflow) };
-        if overflow != 0 {
-            return self.big_int(object);
-        }
         // SAFETY: the caller's promise; a tag and 8 bytes are less than a piece.
         unsafe {
+            if overflow != 0 {
+                return self.big_int(object);
+            }
             if (0..128).contains(&value) {
                 self.put(&[value as u8]);
             } else if let Ok(value) = i16::try_from(value) {
@@ -205,9 +208,9 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// E1, and the object is an exact dict.
     unsafe fn dict(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
-        self.sharing.mutable_once(object, depth)?;
         // SAFETY: E1; an exact dict, which `PyDict_Next` walks without running code.
         unsafe {
+            self.sharing.mutable_once(object, depth)?;
             let len = ffi::PyDict_Size(object) as usize;
             self.head(DICT, DICT_MAX, DICT_N, len);
             let mut at: ffi::Py_ssize_t = 0;
@@ -224,16 +227,18 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// E1, and the object is an exact list.
     unsafe fn list(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
-        self.sharing.mutable_once(object, depth)?;
-        // SAFETY: E1; an exact list, whose items do not move while no code runs.
-        let items = unsafe { list_items(object) };
-        if self.run(items, FLOAT_LIST, INT_LIST)? {
-            return Ok(());
-        }
-        self.head(LIST, SEQUENCE_MAX, LIST_N, items.len());
-        for &item in items {
-            // SAFETY: E1, from the list.
-            unsafe { self.value(item, depth + 1)? };
+        // SAFETY: E1, and so for the items; an exact list, whose items do not move while no code
+        // runs.
+        unsafe {
+            self.sharing.mutable_once(object, depth)?;
+            let items = list_items(object);
+            if self.run(items, FLOAT_LIST, INT_LIST)? {
+                return Ok(());
+            }
+            self.head(LIST, SEQUENCE_MAX, LIST_N, items.len());
+            for &item in items {
+                self.value(item, depth + 1)?;
+            }
         }
         Ok(())
     }
@@ -241,16 +246,17 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// E1, and the object is an exact tuple.
     unsafe fn tuple(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
-        // SAFETY: E1; an exact tuple.
-        let items = unsafe { tuple_items(object) };
-        self.sharing.immutable_once(object, items, depth)?;
-        if self.run(items, FLOAT_TUPLE, INT_TUPLE)? {
-            return Ok(());
-        }
-        self.head(TUPLE, SEQUENCE_MAX, TUPLE_N, items.len());
-        for &item in items {
-            // SAFETY: E1, from the tuple.
-            unsafe { self.value(item, depth + 1)? };
+        // SAFETY: E1, and so for the items; an exact tuple.
+        unsafe {
+            let items = tuple_items(object);
+            self.sharing.immutable_once(object, items, depth)?;
+            if self.run(items, FLOAT_TUPLE, INT_TUPLE)? {
+                return Ok(());
+            }
+            self.head(TUPLE, SEQUENCE_MAX, TUPLE_N, items.len());
+            for &item in items {
+                self.value(item, depth + 1)?;
+            }
         }
         Ok(())
     }
@@ -258,11 +264,11 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// E1, and the object is an exact set or frozenset.
     unsafe fn set(&mut self, tag: u8, object: *mut ffi::PyObject, depth: u32) -> Encoded {
-        // A frozenset is seldom shared: treat both alike.
-        self.sharing.mutable_once(object, depth)?;
         // SAFETY: E1; the iterator of an exact set runs no code, and the set keeps each
         // item alive after our reference to it is dropped.
         unsafe {
+            // A frozenset is seldom shared: treat both alike.
+            self.sharing.mutable_once(object, depth)?;
             self.out.push(tag);
             varint(self.out, ffi::PySet_Size(object) as usize);
             let iterator = Bound::from_owned_ptr_or_opt(self.py, ffi::PyObject_GetIter(object))
@@ -279,8 +285,11 @@ impl Encoder<'_, '_> {
     }
 
     /// Writes four or more floats, or four or more ints of 64 bits, without a tag each.
+    ///
+    /// # Safety
+    /// E1 holds for the items.
     #[inline]
-    fn run(
+    unsafe fn run(
         &mut self,
         items: &[*mut ffi::PyObject],
         floats: u8,
@@ -289,18 +298,26 @@ impl Encoder<'_, '_> {
         if items.len() < RUN_MIN {
             return Ok(false);
         }
-        // SAFETY: E1.
-        let first = unsafe { ffi::Py_TYPE(items[0]) };
-        if first == &raw mut ffi::PyFloat_Type {
-            self.float_run(floats, items)
-        } else if first == &raw mut ffi::PyLong_Type {
-            self.int_run(ints, items)
-        } else {
-            Ok(false)
+        // SAFETY: the caller's promise.
+        unsafe {
+            let first = ffi::Py_TYPE(items[0]);
+            if first == &raw mut ffi::PyFloat_Type {
+                self.float_run(floats, items)
+            } else if first == &raw mut ffi::PyLong_Type {
+                self.int_run(ints, items)
+            } else {
+                Ok(false)
+            }
         }
     }
 
-    fn float_run(&mut self, tag: u8, items: &[*mut ffi::PyObject]) -> Result<bool, Declined> {
+    /// # Safety
+    /// E1 holds for the items.
+    unsafe fn float_run(
+        &mut self,
+        tag: u8,
+        items: &[*mut ffi::PyObject],
+    ) -> Result<bool, Declined> {
         let start = self.out.len();
         self.room(HEAD_MAX + items.len() * 8)?;
         self.out.push(tag);
@@ -318,7 +335,9 @@ impl Encoder<'_, '_> {
         Ok(true)
     }
 
-    fn int_run(&mut self, tag: u8, items: &[*mut ffi::PyObject]) -> Result<bool, Declined> {
+    /// # Safety
+    /// E1 holds for the items.
+    unsafe fn int_run(&mut self, tag: u8, items: &[*mut ffi::PyObject]) -> Result<bool, Declined> {
         let mut values = Vec::new();
         values.try_reserve_exact(items.len()).map_err(|_| Declined)?;
         let mut overflow: c_int = 0;

@@ -10,17 +10,22 @@ use crate::values::exact::encode::Encoder;
 use crate::values::exact::format::*;
 
 impl Encoder<'_, '_> {
-    pub(super) fn big_int(&mut self, object: *mut ffi::PyObject) -> Encoded {
+    /// # Safety
+    /// E1, and the object is an exact int.
+    pub(super) unsafe fn big_int(&mut self, object: *mut ffi::PyObject) -> Encoded {
         let _guard = CollectorOff::new(self.py);
-        // SAFETY: E1: `object` is alive.
+        // SAFETY: E1.
         let int = unsafe { Bound::from_borrowed_ptr(self.py, object) };
         let bytes = crate::interop::python::int_to_bytes(&int).map_err(|_| Declined)?;
-        self.sharing.once(object, bytes.len())?;
+        // SAFETY: E1.
+        unsafe { self.sharing.once(object, bytes.len()) }?;
         self.counted(INT_BIG, &bytes)
     }
 
-    pub(super) fn datetime(&mut self, object: *mut ffi::PyObject) -> Encoded {
-        // SAFETY: E1; an exact datetime.
+    /// # Safety
+    /// E1, and the object is an exact datetime.
+    pub(super) unsafe fn datetime(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: the caller's promise.
         unsafe {
             let tzinfo = ffi::PyDateTime_DATE_GET_TZINFO(object);
             let utc = tzinfo == self.types.utc;
@@ -41,15 +46,19 @@ impl Encoder<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn date(&mut self, object: *mut ffi::PyObject) -> Encoded {
+    /// # Safety
+    /// E1, and the object is an exact date.
+    pub(super) unsafe fn date(&mut self, object: *mut ffi::PyObject) -> Encoded {
         self.out.push(DATE);
-        // SAFETY: E1; an exact date.
+        // SAFETY: the caller's promise.
         unsafe { self.year_month_day(object) };
         Ok(())
     }
 
-    pub(super) fn time(&mut self, object: *mut ffi::PyObject) -> Encoded {
-        // SAFETY: E1; an exact time.
+    /// # Safety
+    /// E1, and the object is an exact time.
+    pub(super) unsafe fn time(&mut self, object: *mut ffi::PyObject) -> Encoded {
+        // SAFETY: the caller's promise.
         unsafe {
             let tzinfo = ffi::PyDateTime_TIME_GET_TZINFO(object);
             let utc = tzinfo == self.types.utc;
@@ -69,9 +78,11 @@ impl Encoder<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn timedelta(&mut self, object: *mut ffi::PyObject) -> Encoded {
+    /// # Safety
+    /// E1, and the object is an exact timedelta.
+    pub(super) unsafe fn timedelta(&mut self, object: *mut ffi::PyObject) -> Encoded {
         self.out.push(TIMEDELTA);
-        // SAFETY: E1; an exact timedelta.
+        // SAFETY: the caller's promise.
         let parts = unsafe {
             [
                 ffi::PyDateTime_DELTA_GET_DAYS(object),
@@ -85,16 +96,21 @@ impl Encoder<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn decimal(&mut self, object: *mut ffi::PyObject) -> Encoded {
+    /// # Safety
+    /// E1, and the object is an exact Decimal.
+    pub(super) unsafe fn decimal(&mut self, object: *mut ffi::PyObject) -> Encoded {
         // SAFETY: E1.
         let text =
             unsafe { Bound::from_borrowed_ptr(self.py, object) }.str().map_err(|_| Declined)?;
         let text = text.to_str().map_err(|_| Declined)?;
-        self.sharing.once(object, text.len())?;
+        // SAFETY: E1.
+        unsafe { self.sharing.once(object, text.len()) }?;
         self.counted(DECIMAL, text.as_bytes())
     }
 
-    pub(super) fn uuid(&mut self, object: *mut ffi::PyObject) -> Encoded {
+    /// # Safety
+    /// E1, and the object is an exact UUID.
+    pub(super) unsafe fn uuid(&mut self, object: *mut ffi::PyObject) -> Encoded {
         // SAFETY: E1.
         let uuid = unsafe { Bound::from_borrowed_ptr(self.py, object) };
         let bytes = self.types.uuid_bytes(&uuid).ok_or(Declined)?;

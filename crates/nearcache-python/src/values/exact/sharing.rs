@@ -6,7 +6,7 @@
 //! An object held by one reference is held by the container being walked and cannot be
 //! shared: only the others cost an entry here.
 //!
-//! Every pointer is to an object that is alive during the walk (E1, in `encode.rs`).
+//! Every object is alive during the walk: E1 in `encode.rs`, which is for each caller to keep.
 
 use std::collections::HashSet;
 
@@ -27,18 +27,26 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    pub fn new(root: *mut ffi::PyObject) -> Sharing {
+    /// # Safety
+    /// E1 holds for `root`.
+    pub unsafe fn new(root: *mut ffi::PyObject) -> Sharing {
+        // SAFETY: the caller's promise.
+        let is_container = unsafe { is_container(root) };
         Sharing {
-            root: if is_container(root) { root } else { std::ptr::null_mut() },
+            root: if is_container { root } else { std::ptr::null_mut() },
             seen: Vec::new(),
             seen_many: None,
         }
     }
 
     /// Declines a mutable container met for the second time. The root is in `seen` already.
+    ///
+    /// # Safety
+    /// E1 holds for `object`.
     #[inline]
-    pub fn mutable_once(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
-        if depth == 0 || !is_shared(object) || self.first_time(object) {
+    pub unsafe fn mutable_once(&mut self, object: *mut ffi::PyObject, depth: u32) -> Encoded {
+        // SAFETY: the caller's promise.
+        if depth == 0 || !unsafe { is_shared(object) } || self.first_time(object) {
             Ok(())
         } else {
             Err(Declined)
@@ -46,16 +54,21 @@ impl Sharing {
     }
 
     /// A short tuple of leaves may be written again; another one is as telling as a list.
+    ///
+    /// # Safety
+    /// E1 holds for `object` and its `items`.
     #[inline]
-    pub fn immutable_once(
+    pub unsafe fn immutable_once(
         &mut self,
         object: *mut ffi::PyObject,
         items: &[*mut ffi::PyObject],
         depth: u32,
     ) -> Encoded {
-        let repeatable =
-            || items.len() * 8 <= SHARED_MAX_BYTES && items.iter().all(|&item| !is_container(item));
-        if depth == 0 || !is_shared(object) || repeatable() || self.first_time(object) {
+        // SAFETY: the caller's promise.
+        let is_leaf = |&item: &*mut ffi::PyObject| !unsafe { is_container(item) };
+        let repeatable = || items.len() * 8 <= SHARED_MAX_BYTES && items.iter().all(is_leaf);
+        // SAFETY: the caller's promise.
+        if depth == 0 || !unsafe { is_shared(object) } || repeatable() || self.first_time(object) {
             Ok(())
         } else {
             Err(Declined)
@@ -63,9 +76,13 @@ impl Sharing {
     }
 
     /// Declines a big leaf met for the second time: pickle writes it once.
+    ///
+    /// # Safety
+    /// E1 holds for `object`.
     #[inline]
-    pub fn once(&mut self, object: *mut ffi::PyObject, len: usize) -> Encoded {
-        if len <= SHARED_MAX_BYTES || !is_shared(object) || self.first_time(object) {
+    pub unsafe fn once(&mut self, object: *mut ffi::PyObject, len: usize) -> Encoded {
+        // SAFETY: the caller's promise.
+        if len <= SHARED_MAX_BYTES || !unsafe { is_shared(object) } || self.first_time(object) {
             Ok(())
         } else {
             Err(Declined)
@@ -86,14 +103,19 @@ impl Sharing {
 }
 
 /// Whether anybody but the container being walked holds the object.
+///
+/// # Safety
+/// E1 holds for `object`.
 #[inline]
-fn is_shared(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the object is alive (E1).
+unsafe fn is_shared(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise.
     unsafe { ffi::Py_REFCNT(object) != 1 }
 }
 
-fn is_container(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the object is alive (E1).
+/// # Safety
+/// E1 holds for `object`.
+unsafe fn is_container(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise.
     let kind = unsafe { ffi::Py_TYPE(object) };
     kind == &raw mut ffi::PyDict_Type
         || kind == &raw mut ffi::PyList_Type

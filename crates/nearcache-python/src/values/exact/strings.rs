@@ -59,23 +59,31 @@ pub fn key_str<'py>(py: Python<'py>, bytes: &[u8]) -> Option<Bound<'py, PyAny>> 
         return ascii_str(py, bytes);
     }
     let slot = slot_of(bytes);
-    let hit = KEYS.with(py, |keys| match &keys[slot] {
-        Some(key) if ascii_bytes(key.bind(py)) == bytes => Some(key.clone_ref(py)),
-        _ => None,
-    });
+    // SAFETY: G2: bytes are compared, and a reference is counted. Whatever is in the table was
+    // made by `ascii_str`.
+    let hit = unsafe {
+        KEYS.with(py, |keys| match &keys[slot] {
+            Some(key) if ascii_bytes(key.bind(py)) == bytes => Some(key.clone_ref(py)),
+            _ => None,
+        })
+    };
     if let Some(key) = hit {
         return Some(key.into_bound(py));
     }
     let key = ascii_str(py, bytes)?;
-    let old = KEYS.with(py, |keys| keys[slot].replace(key.clone().unbind()));
+    // SAFETY: G2: what was there before is dropped after the table is closed.
+    let old = unsafe { KEYS.with(py, |keys| keys[slot].replace(key.clone().unbind())) };
     drop(old);
     Some(key)
 }
 
-/// The characters of an exact, compact ASCII `str`.
-fn ascii_bytes<'a>(object: &'a Bound<'_, PyAny>) -> &'a [u8] {
-    // SAFETY: only `key_str` fills the table, with what `ascii_str` made: compact ASCII,
-    // immutable, and alive as long as `object`.
+/// The characters of a `str`.
+///
+/// # Safety
+///
+/// It is an exact `str`, and compact ASCII.
+unsafe fn ascii_bytes<'a>(object: &'a Bound<'_, PyAny>) -> &'a [u8] {
+    // SAFETY: the caller's promise; characters never change, and are there as long as `object`.
     unsafe {
         let data = ffi::PyUnicode_DATA(object.as_ptr()).cast::<u8>();
         let len = ffi::PyUnicode_GET_LENGTH(object.as_ptr()) as usize;
