@@ -10,8 +10,13 @@
 
 #[cfg(target_os = "linux")]
 use std::ffi::c_void;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+use rustix::thread::futex;
 
 /// How long a wait lasts where nobody can be woken.
 const WITHOUT_WAKE_UPS: Duration = Duration::from_millis(5);
@@ -178,6 +183,15 @@ impl Mapped {
         moved != libc::MAP_FAILED
     }
 
+    /// What the kernel knows a word by: its first half, which nobody here reads or writes by
+    /// itself. Not private: the waker may be another process.
+    #[cfg(target_os = "linux")]
+    fn bell(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: four bytes in bounds (`address`), mapped for ever (M1); the kernel reads them
+        // atomically (M2).
+        unsafe { AtomicU32::from_ptr(self.address(at).cast()) }
+    }
+
     #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
         // A release build checks too: offsets come from a file that may be
@@ -252,8 +266,7 @@ impl Mem for Mapped {
     #[cfg(target_os = "linux")]
     fn prepare(&self, at: usize, words: usize) -> bool {
         assert!(at <= self.words && words <= self.words - at);
-        // SAFETY: asks for a constant.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let page = rustix::param::page_size();
         let start = at * 8 / page * page;
         let bytes = ((at + words) * 8).next_multiple_of(page).min(self.words * 8) - start;
         // SAFETY: whole pages of this mapping (M1; it begins on one). What is in them stays. The
@@ -267,24 +280,17 @@ impl Mem for Mapped {
 
     #[cfg(target_os = "linux")]
     fn wait(&self, at: usize, seen: u64, at_most: Duration) {
-        let timeout = libc::timespec {
+        let timeout = futex::Timespec {
             tv_sec: at_most.as_secs().min(i32::MAX as u64) as _,
             tv_nsec: at_most.subsec_nanos() as _,
         };
         // Whatever it returns (woken, too late, changed already, a signal): the caller looks.
-        // SAFETY: four bytes in bounds (`address`), mapped for ever (M1); the kernel reads
-        // them atomically (M2). Not private: the waker may be another process.
-        unsafe {
-            let word = self.address(at);
-            let (wait, seen) = (libc::FUTEX_WAIT, seen as u32);
-            libc::syscall(libc::SYS_futex, word, wait, seen, &timeout);
-        }
+        let _ = futex::wait(self.bell(at), futex::Flags::empty(), seen as u32, Some(&timeout));
     }
 
     #[cfg(target_os = "linux")]
     fn wake(&self, at: usize) {
-        // SAFETY: the address is in bounds and only names the word; nothing is accessed.
-        unsafe { libc::syscall(libc::SYS_futex, self.address(at), libc::FUTEX_WAKE, i32::MAX) };
+        let _ = futex::wake(self.bell(at), futex::Flags::empty(), i32::MAX as u32);
     }
 }
 
@@ -375,11 +381,11 @@ impl Counting {
     }
 
     fn tick(&self) {
+        use rustix::process::{Signal, getpid};
         match self.left.get() {
             0 => {}
             1 => {
-                // SAFETY: a signal to oneself; SIGKILL does not return.
-                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                let _ = rustix::process::kill_process(getpid(), Signal::KILL);
                 unreachable!("SIGKILL does not return");
             }
             left => self.left.set(left - 1),

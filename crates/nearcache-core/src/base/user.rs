@@ -4,8 +4,7 @@
 //! `uid`), before or after a fork, and tells nobody.
 
 pub(crate) fn effective_uid() -> u32 {
-    // SAFETY: always succeeds.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// Whether this process could become another user's: it is of several already, or has the right
@@ -21,20 +20,13 @@ pub(crate) fn may_change() -> bool {
 /// As root can; nobody knows of the others without asking the kernel in its own way.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn may_change() -> bool {
-    // SAFETY: always succeeds.
-    let real = unsafe { libc::getuid() };
+    let real = rustix::process::getuid().as_raw();
     real != effective_uid() || real == 0
 }
 
 /// Whether it has CAP_SETUID; true if that cannot be asked.
 #[cfg(target_os = "linux")]
 fn may_set_uid() -> bool {
-    const VERSION_3: u32 = 0x2008_0522; // <linux/capability.h>
-    const SETUID: u32 = 1 << 7;
-    let header = [VERSION_3, 0];
-    // Two times: effective, permitted, inheritable; the first 32 capabilities first.
-    let mut sets = [0_u32; 6];
-    // SAFETY: both are as capget(2) wants them, for the calling thread (0).
-    let status = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
-    status != 0 || sets[1] & SETUID != 0
+    use rustix::thread::{CapabilitySet, capabilities};
+    capabilities(None).map_or(true, |sets| sets.permitted.contains(CapabilitySet::SETUID))
 }

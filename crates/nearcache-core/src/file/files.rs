@@ -289,14 +289,8 @@ fn allocate(file: &File, bytes: usize) -> libc::c_int {
 
 /// Where the file lies; `None` if its file system does not tell (a ramfs has no bound).
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
-    use std::os::unix::ffi::OsStrExt;
-    let directory = path.parent().unwrap_or(path);
-    let name = std::ffi::CString::new(directory.as_os_str().as_bytes()).ok()?;
-    // SAFETY: all-zero bytes are a valid statvfs.
-    let mut there: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a valid string and a valid place.
-    let status = unsafe { libc::statvfs(name.as_ptr(), &mut there) };
-    (status == 0 && there.f_blocks > 0).then(|| there.f_bavail as u64 * there.f_frsize as u64)
+    let there = rustix::fs::statvfs(path.parent().unwrap_or(path)).ok()?;
+    (there.f_blocks > 0).then(|| there.f_bavail * there.f_frsize)
 }
 
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {

@@ -90,6 +90,7 @@ pub(crate) mod robust {
     use crate::memory::Mapped;
     use crate::sync::gate::Gate;
     use libc::pthread_mutex_t;
+    use rustix::time::{ClockId, clock_gettime};
 
     /// How often a mutex is tried where libc cannot wait for it by a clock that is never set.
     const ASK_EVERY: Duration = Duration::from_micros(100);
@@ -339,9 +340,7 @@ pub(crate) mod robust {
 
     /// So much later on the clock that `within` names.
     fn deadline(bound: Duration) -> libc::timespec {
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a valid place and an existing clock.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+        let now = clock_gettime(ClockId::Monotonic);
         let nanos = now.tv_nsec as u64 + u64::from(bound.subsec_nanos());
         libc::timespec {
             tv_sec: now.tv_sec + bound.as_secs() as i64 + (nanos / 1_000_000_000) as i64,
@@ -404,10 +403,11 @@ pub(crate) mod robust {
 pub(crate) mod files {
     use super::{Busy, Inherited, Wait};
     use std::fs::File;
-    use std::os::fd::AsRawFd;
     use std::path::PathBuf;
     use std::sync::{Mutex, TryLockError};
     use std::time::{Duration, Instant};
+
+    use rustix::fs::{FlockOperation, flock};
 
     /// One lock: the descriptor of its file, and the process that opened it. A
     /// child would share its parent's lock, so it opens the file itself.
@@ -439,19 +439,14 @@ pub(crate) mod files {
                 Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) => None,
             })?;
-            let fd = self.descriptor(number, &mut opened)?;
-            poll(end, || {
-                // SAFETY: `fd` is open as long as `opened` is borrowed.
-                let status = unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) };
-                (status == 0).then_some(())
-            })?;
+            let file = self.file(number, &mut opened)?;
+            poll(end, || flock(file, FlockOperation::NonBlockingLockExclusive).ok())?;
             let result = work(Inherited::Clean);
-            // SAFETY: as above.
-            unsafe { libc::flock(fd, libc::LOCK_UN) };
+            let _ = flock(file, FlockOperation::Unlock);
             Ok(result)
         }
 
-        fn descriptor(&self, number: usize, opened: &mut Opened) -> Result<i32, Busy> {
+        fn file<'a>(&self, number: usize, opened: &'a mut Opened) -> Result<&'a File, Busy> {
             let pid = std::process::id();
             if opened.as_ref().is_none_or(|(owner, _)| *owner != pid) {
                 let mut name = self.base.clone().into_os_string();
@@ -461,7 +456,7 @@ pub(crate) mod files {
                 std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
                 *opened = Some((pid, options.open(name).map_err(|_| Busy::UNKNOWN)?));
             }
-            opened.as_ref().map(|(_, file)| file.as_raw_fd()).ok_or(Busy::UNKNOWN)
+            opened.as_ref().map(|(_, file)| file).ok_or(Busy::UNKNOWN)
         }
     }
 

@@ -10,6 +10,9 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use crate::base::error::Error;
 use crate::base::stats::{COUNTER_NAMES, Counter};
 use crate::format::layout::{PROCESS_SLOTS, PROCESS_WORDS, PROCESSES, header};
@@ -83,13 +86,9 @@ impl Liveness {
 }
 
 fn exists(pid: u32) -> bool {
-    // 0 and what is negative would ask for groups of processes.
-    let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 0) else {
-        return false;
-    };
-    // SAFETY: signal 0 only asks whether the process exists.
-    let status = unsafe { libc::kill(pid, 0) };
-    status == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    // Neither 0 nor a negative number: they would ask for groups of processes.
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 /// What `/proc` knows of a process.
