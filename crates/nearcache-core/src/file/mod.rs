@@ -2,6 +2,7 @@
 
 pub(crate) mod files;
 pub(crate) mod machine;
+pub(crate) mod opened;
 pub(crate) mod region;
 #[cfg(target_os = "linux")]
 pub(crate) mod truncated;

@@ -17,27 +17,21 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Release};
 use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::generation::generation;
-use crate::base::user::{self, effective_uid};
+use crate::base::user::effective_uid;
 use crate::file::files::{
     OPENING_BYTE, OpenFailure, PRESENCE_BYTE, free_bytes, io_error, locked_for_opening,
-    open_private, private_directory, remove_if_there, reserve, try_range, with_suffix,
+    open_private, private_directory, remove_if_there, try_range, with_suffix,
 };
-use crate::file::machine::{Kernel, libc_flavour, machine, random_word};
-use crate::format::layout::{
-    Config, Geometry, LAYOUT_VERSION, LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, MAGIC,
-    MIN_SIZE_BYTES, NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, PROCESS_SLOTS, PROCESS_WORDS,
-    PROCESSES, READY, control, header,
-};
-use crate::format::record;
+use crate::file::machine::Kernel;
+use crate::file::opened::Opened;
+use crate::format::layout::{Config, Geometry, LAYOUT_VERSION, MAGIC, MIN_SIZE_BYTES, header};
 use crate::memory::{Mapped, Mem};
 use crate::sync::lock::Locks;
-#[cfg(target_os = "linux")]
-use crate::sync::lock::robust;
 
 /// Longest wait, at the start, for another process that is making the file.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -100,7 +94,7 @@ impl Region {
         // Presence is shared by all users; taking it shared gives up exclusiveness.
         try_range(&presence, PRESENCE_BYTE, libc::F_RDLCK);
         try_range(&presence, OPENING_BYTE, libc::F_UNLCK);
-        let region = opened?.into_region(presence, user, process);
+        let region = Self::of(opened?, presence, user, process);
         // A thread opens this while another one may change the user: then the checks say nothing.
         if effective_uid() != user {
             region.abandon();
@@ -110,6 +104,22 @@ impl Region {
             )));
         }
         Ok(region)
+    }
+
+    fn of(opened: Opened, presence: File, user: u32, process: u64) -> Self {
+        Self {
+            seed: opened.seed(),
+            mapped: opened.mapped,
+            locks: opened.locks(),
+            geometry: opened.geometry,
+            path: opened.path,
+            inode: opened.inode,
+            created: opened.created,
+            notice: opened.notice,
+            presence,
+            user,
+            process,
+        }
     }
 
     /// Gives a file back that nobody has used yet.
@@ -203,7 +213,9 @@ impl Wanted<'_> {
             }
             Err(OpenFailure::Error(error)) => return Err(error),
         };
-        if self.left.useless.is_some() && self.left.useless == inode_of(&file).ok() {
+        if self.left.useless.is_some()
+            && self.left.useless == file.metadata().ok().map(|there| there.ino())
+        {
             let notice = "the cache file was damaged (truncated, or a lock of it stayed taken by \
                           nobody); it was made anew";
             let last_token = self.left.last_token;
@@ -222,7 +234,7 @@ impl Wanted<'_> {
             return self.create(Some(&file), last_token, None);
         }
         if opened.geometry == self.geometry {
-            return opened.admitted(&self.kernel, users);
+            return opened.admitted(&self.kernel, users == Users::Nobody);
         }
         let notice = format!(
             "the cache file had {} bytes and max_item {}, the settings ask for {} and {}",
@@ -238,7 +250,7 @@ impl Wanted<'_> {
         let notice = format!(
             "{notice}; other processes use it, so it stays as it is until all have stopped"
         );
-        let admitted = opened.admitted(&self.kernel, users)?;
+        let admitted = opened.admitted(&self.kernel, users == Users::Nobody)?;
         Ok(Opened { notice: Some(notice), ..admitted })
     }
 
@@ -309,7 +321,8 @@ impl Wanted<'_> {
         let path = data_path(self.base);
         // Left over by a process that died right here.
         remove_if_there(&fresh)?;
-        let made = self.create_at(&fresh, last_token).and_then(|opened| {
+        let made = Opened::create(&fresh, &self.config, &self.geometry, &self.kernel, last_token);
+        let made = made.and_then(|opened| {
             // Before anybody can use the new one, nobody begins anything in the old one.
             self.mark(old, 1);
             fs::rename(&fresh, &path).map_err(|error| {
@@ -335,277 +348,4 @@ impl Wanted<'_> {
             mapped.store(header::REPLACED, replaced, Release);
         }
     }
-
-    fn create_at(&self, fresh: &Path, last_token: u64) -> Result<Opened, Error> {
-        let file = open_private(fresh, true).map_err(|failure| match failure {
-            OpenFailure::Error(error) => error,
-            OpenFailure::Missing => Error::Io(format!("{}: vanished", fresh.display())),
-        })?;
-        let (geometry, kernel) = (&self.geometry, &self.kernel);
-        let bytes = geometry.total_words * 8;
-        reserve(&file, bytes, fresh)?;
-        let mapped = map(&file, bytes, fresh)?;
-        let word = |at, value| mapped.store(at, value, Relaxed);
-        word(header::MAGIC, MAGIC);
-        word(header::LAYOUT, LAYOUT_VERSION);
-        word(header::TOTAL_BYTES, bytes as u64);
-        word(header::MACHINE, machine());
-        word(header::BOOT_ID, kernel.boot_id[0]);
-        word(header::BOOT_ID + 1, kernel.boot_id[1]);
-        word(header::UID, effective_uid().into());
-        word(header::LIBC, libc_flavour());
-        word(header::PID_NAMESPACE, kernel.pid_namespace);
-        word(header::TIME_NAMESPACE, kernel.time_namespace);
-        word(header::CREATED_MS, crate::base::clock::now_ms());
-        let seed = random_word()?;
-        word(header::SEED, seed);
-        // No version of the file before is one of this: a value that was read there must not be
-        // swapped for one here that nobody has seen.
-        let first_version = random_word()?;
-        for shard in 0..geometry.shards {
-            let at = geometry.shard_at(shard);
-            word(at + control::VERSION, first_version);
-            word(at + control::SWEEP, record::with_check(0, shard as u64, seed));
-        }
-        word(header::MAX_ITEM, self.config.max_item_bytes.unwrap_or(0));
-        word(header::MEAN_ITEM, self.config.mean_item_bytes.unwrap_or(0));
-        word(header::SHARDS, geometry.shards as u64);
-        word(header::TOKEN, last_token);
-        initialise_locks(&mapped, geometry);
-        mapped.store(header::READY, READY, Release);
-        Ok(Opened {
-            mapped,
-            geometry: geometry.clone(),
-            path: fresh.to_owned(),
-            inode: inode_of(&file).map_err(|e| io_error(fresh, "cannot be read", &e))?,
-            created: true,
-            notice: None,
-        })
-    }
-}
-
-/// A mapped file before its locks are known to be usable.
-struct Opened {
-    mapped: Mapped,
-    geometry: Geometry,
-    path: PathBuf,
-    inode: u64,
-    created: bool,
-    notice: Option<String>,
-}
-
-impl Opened {
-    /// Maps an existing file after looking at everything that can be wrong.
-    fn attach(file: &File, path: &Path) -> Result<Self, Error> {
-        let metadata = file.metadata().map_err(|error| io_error(path, "cannot be read", &error))?;
-        let foreign = |what: &str| {
-            Error::Refused(format!(
-                "{}: {what}; delete the file if it is not needed, or give LOCATION another name",
-                path.display()
-            ))
-        };
-        if metadata.len() < MIN_SIZE_BYTES || metadata.len() % 4096 != 0 {
-            return Err(foreign(
-                "is not a whole cache file (it was truncated, or is something else)",
-            ));
-        }
-        let mapped = map(file, metadata.len() as usize, path)?;
-        let word = |at| mapped.load(at, Relaxed);
-        if word(header::MAGIC) != MAGIC {
-            return Err(foreign("is not a nearcache file"));
-        }
-        if word(header::LAYOUT) != LAYOUT_VERSION {
-            return Err(foreign("has the layout of another version of nearcache"));
-        }
-        if mapped.load(header::READY, Acquire) != READY {
-            return Err(foreign("was never finished"));
-        }
-        if word(header::MACHINE) != machine() {
-            return Err(foreign(
-                "was made by a program of another kind (32 bit, byte order, libc)",
-            ));
-        }
-        if word(header::UID) != u64::from(effective_uid()) {
-            return Err(foreign("was made by another user"));
-        }
-        let config = config_in(&mapped, metadata.len());
-        let geometry = Geometry::new(&config)
-            .ok()
-            .filter(|geometry| geometry.total_words as u64 * 8 == word(header::TOTAL_BYTES))
-            .filter(|geometry| geometry.shards as u64 == word(header::SHARDS))
-            .ok_or_else(|| foreign("is damaged (its header contradicts its size)"))?;
-        if !locks_are_locks(&mapped, &geometry) {
-            return Err(foreign("is damaged (a lock in it is none)"));
-        }
-        Ok(Self {
-            mapped,
-            geometry,
-            path: path.to_owned(),
-            inode: metadata.ino(),
-            created: false,
-            notice: None,
-        })
-    }
-
-    fn is_of(&self, kernel: &Kernel) -> bool {
-        let there = [header::BOOT_ID, header::BOOT_ID + 1].map(|at| self.mapped.load(at, Relaxed));
-        there == kernel.boot_id
-    }
-
-    fn last_token(&self) -> u64 {
-        self.mapped.load(header::TOKEN, Relaxed)
-    }
-
-    fn config(&self) -> Config {
-        config_in(&self.mapped, self.geometry.total_words as u64 * 8)
-    }
-
-    /// Checks that this process's kind of lock works on the file.
-    ///
-    /// A robust mutex knows its owner by thread id, so its users must share a
-    /// PID namespace (and a libc, whose mutex it is); named locks count on the clock
-    /// of a time namespace. Alone, this process may take the file over: a container
-    /// that was restarted finds its cache warm.
-    fn admitted(self, kernel: &Kernel, users: Users) -> Result<Self, Error> {
-        let here = [
-            (header::PID_NAMESPACE, kernel.pid_namespace),
-            (header::TIME_NAMESPACE, kernel.time_namespace),
-            (header::LIBC, libc_flavour()),
-        ];
-        if here.iter().all(|(at, value)| self.mapped.load(*at, Relaxed) == *value) {
-            return Ok(self);
-        }
-        if users != Users::Nobody {
-            return Err(Error::Refused(format!(
-                "{}: is used by processes of another container (PID or time namespace) or libc, which \
-                 could not tell whether the holder of a lock lives; let the containers share the PID \
-                 namespace (docker: --pid=container:NAME; Kubernetes: shareProcessNamespace: true), \
-                 or give each a LOCATION of its own",
-                self.path.display()
-            )));
-        }
-        initialise_locks(&self.mapped, &self.geometry);
-        forget_processes(&self.mapped);
-        here.iter().for_each(|(at, value)| self.mapped.store(*at, *value, Relaxed));
-        Ok(self)
-    }
-
-    fn into_region(self, presence: File, user: u32, process: u64) -> Region {
-        let locks = locks_of(&self);
-        Region {
-            seed: self.mapped.load(header::SEED, Relaxed),
-            mapped: self.mapped,
-            geometry: self.geometry,
-            locks,
-            path: self.path,
-            inode: self.inode,
-            created: self.created,
-            notice: self.notice,
-            presence,
-            user,
-            process,
-        }
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn mutex_places(geometry: &Geometry) -> Vec<usize> {
-    let shards = (0..geometry.shards).map(|shard| geometry.shard_at(shard));
-    shards.chain([header::LOCK_MUTEX]).collect()
-}
-
-#[cfg(target_os = "linux")]
-fn initialise_locks(mapped: &Mapped, geometry: &Geometry) {
-    for at in mutex_places(geometry) {
-        // SAFETY: the mapping stays; the file is new, or this process is
-        // the only one that has it (the presence lock), so nobody uses these.
-        unsafe { robust::initialise(mapped.address(at)) };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn initialise_locks(_: &Mapped, _: &Geometry) {}
-
-/// Whether every mutex is of the kind that this crate makes. With another kind
-/// libc may wait without an end or abort. That a lock is taken is no damage.
-#[cfg(target_os = "linux")]
-fn locks_are_locks(mapped: &Mapped, geometry: &Geometry) -> bool {
-    let libc_is_ours = mapped.load(header::LIBC, Relaxed) == libc_flavour();
-    let wanted = robust::kind_made_here();
-    let is_lock = |at: &usize| robust::kind(|word| mapped.load(at + word, Relaxed)) == wanted;
-    // Locks of another libc are made anew, or the file is refused: `admitted`.
-    !libc_is_ours || mutex_places(geometry).iter().all(is_lock)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn locks_are_locks(_: &Mapped, _: &Geometry) -> bool {
-    true
-}
-
-#[cfg(target_os = "linux")]
-fn locks_of(opened: &Opened) -> Locks {
-    // SAFETY: `create_at` made the mutexes, here or in the process that made the file: whether
-    // they are any was asked in `attach`, and `admitted` made them anew for another libc.
-    Locks::Robust(unsafe { robust::Mutexes::new(opened.mapped, mutex_places(&opened.geometry)) })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn locks_of(opened: &Opened) -> Locks {
-    let files =
-        crate::sync::lock::files::FileLocks::new(opened.path.clone(), opened.geometry.shards + 1);
-    Locks::Files(files)
-}
-
-/// The configuration in a header.
-fn config_in(mapped: &Mapped, size_bytes: u64) -> Config {
-    let given = |at| Some(mapped.load(at, Relaxed)).filter(|bytes| *bytes != 0);
-    Config {
-        size_bytes,
-        or_less: false,
-        max_item_bytes: given(header::MAX_ITEM),
-        mean_item_bytes: given(header::MEAN_ITEM),
-    }
-}
-
-/// Empties the tables that name processes of another PID namespace.
-fn forget_processes(mapped: &Mapped) {
-    for slot in 0..PROCESS_SLOTS {
-        mapped.store(PROCESSES + slot * PROCESS_WORDS, 0, Relaxed);
-    }
-    for slot in 0..NAMED_LOCKS {
-        mapped.store(NAMED_LOCK_TABLE + slot * NAMED_LOCK_WORDS, 0, Relaxed);
-    }
-    for place in 0..LOCK_PLACES {
-        mapped.store(LOCK_PLACE_TABLE + place * LOCK_PLACE_WORDS, 0, Relaxed);
-    }
-}
-
-fn inode_of(file: &File) -> std::io::Result<u64> {
-    file.metadata().map(|metadata| metadata.ino())
-}
-
-/// Maps the file for the life of the process.
-fn map(file: &File, bytes: usize, path: &Path) -> Result<Mapped, Error> {
-    let raw = memmap2::MmapOptions::new()
-        .len(bytes)
-        .map_raw(file)
-        .map_err(|error| io_error(path, "cannot be mapped", &error))?;
-    let base = raw.as_mut_ptr();
-    // Never undone: other threads may be reading. What is in it goes by `Mapped::release`.
-    std::mem::forget(raw);
-    // SAFETY: a page-aligned mapping of `bytes` bytes that is never undone (M1),
-    // and that only this crate touches, through `Mem` (M2).
-    let mapped = unsafe { Mapped::new(base, bytes / 8) };
-    #[cfg(target_os = "linux")]
-    // SAFETY: the same mapping; zeros are what a damaged file may hold.
-    unsafe {
-        crate::file::truncated::look_after(base, bytes);
-    }
-    #[cfg(target_os = "linux")]
-    if user::may_change() {
-        // SAFETY: this thread does not fork before `Store` has it, which calls `withhold`.
-        return unsafe { mapped.withheld() }
-            .map_err(|error| io_error(path, "cannot be kept", &error));
-    }
-    Ok(mapped)
 }
