@@ -23,7 +23,7 @@
 //!
 //! # Invariants
 //!
-//! Comments name the ones they lean on. Per ring, after [`shard::read`]'s `normalise`:
+//! Comments name the ones they lean on. Per ring, once its owner has looked (`shard/normalise.rs`):
 //!
 //! - **I1** `safe_tail <= tail <= head`, all in words of 8 bytes, never repeating.
 //! - **I2** `[tail, head)` is a sequence of whole records.
@@ -72,9 +72,11 @@ pub use format::layout::{Config, DEFAULT_MEAN_ITEM_BYTES, LAYOUT_VERSION, MIN_SI
 pub use format::record::{TAG_DIGITS, TAG_INT};
 pub use locks::lock_queue::Waiting;
 pub use locks::named_locks::Turn;
-pub use shard::read::{BEFORE_ANY_DEADLINE_MS, Buffer, Found, Item, Key, Locator};
+pub use shard::read::{BEFORE_ANY_DEADLINE_MS, Buffer, Found, Key, Locator};
+pub use shard::scan::Item;
 pub use shard::write::{Added, Incr, Stored};
-pub use store::cache::{Cache, LockTableError};
+pub use store::cache::Cache;
+pub use store::cache::named_locks::LockTableError;
 pub use store::host_store::{NotOurs, Store};
 pub use sync::holder::{Busy, Patience, SLICE, TIMEOUT, TIMEOUT_STILL};
 pub use sync::lock::Wait;

@@ -26,7 +26,8 @@ use crate::format::layout::control;
 use crate::format::record::{self, Header};
 use crate::memory::Mem;
 use crate::shard::read::{Shard, slot_word};
-use crate::shard::write::{MAIN, SMALL, SWEEP_EVERY};
+use crate::shard::rings::{MAIN, SMALL};
+use crate::shard::sweeper::SWEEP_EVERY;
 
 /// Uses in the small ring that earn a place in main.
 const PROMOTE_AT: u8 = 2;

@@ -7,7 +7,7 @@ use crate::format::layout::{BUCKET_SLOTS, BUCKET_WORDS, control};
 use crate::format::record::{self, HEADER_WORDS};
 use crate::memory::Mem;
 use crate::shard::read::{Shard, ring_of, slot_word, tag_of};
-use crate::shard::write::{MAIN, SMALL};
+use crate::shard::rings::{MAIN, SMALL};
 
 const HINTS: [usize; 3] = [control::LIVE + SMALL, control::LIVE + MAIN, control::ITEMS];
 

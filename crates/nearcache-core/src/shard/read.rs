@@ -15,7 +15,8 @@
 //! table has the same order: an entry changes only after `safe_tail` has left
 //! the page it led to.
 //!
-//! Not here: anything that needs the lock (`write.rs`, `eviction/clean.rs`).
+//! Not here: anything that needs the lock (`write.rs`, `eviction/clean.rs`), and showing all items
+//! (`scan.rs`).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -26,7 +27,7 @@ use crate::memory::Mem;
 /// Buckets an item may be in: the next is looked at if the item's mark says so (`bucket.rs`).
 pub(crate) const CHAIN: usize = 8;
 /// Times a reader starts again when a record moved under it, then it is a miss.
-const MAX_RETRIES: usize = 8;
+pub(super) const MAX_RETRIES: usize = 8;
 /// The time at which no value is over.
 pub const BEFORE_ANY_DEADLINE_MS: u64 = 0;
 const PAGE_BITS: u32 = 20;
@@ -94,21 +95,6 @@ impl Buffer {
         }
         !self.starved
     }
-}
-
-/// One item, as a scan shows it.
-#[derive(Debug, Clone, Copy)]
-pub struct Item<'a> {
-    /// The bytes of the key.
-    pub key: &'a [u8],
-    /// Length of the payload.
-    pub value_len: usize,
-    /// The first byte the writer gave.
-    pub tag: u8,
-    /// Milliseconds since the epoch; 0 = never.
-    pub expires_at_ms: u64,
-    /// Changes with every write of the key.
-    pub version: u64,
 }
 
 /// How much of a value a look copies.
@@ -398,7 +384,7 @@ impl<'a, M: Mem> Shard<'a, M> {
     /// as good as empty. If not, the record was moved while the word was looked
     /// at, and to call that a miss would make a missed delete of it.
     #[cold]
-    fn is_stale(&self, slot: usize, word: u64) -> bool {
+    pub(super) fn is_stale(&self, slot: usize, word: u64) -> bool {
         // Who has seen the new `safe_tail` must see where the record went before.
         self.mem.fence(Acquire);
         self.mem.load(slot, Acquire) == word
@@ -485,65 +471,5 @@ impl<'a, M: Mem> Shard<'a, M> {
     /// Words of live records in a ring. A hint.
     pub fn live_words(&self, ring: usize) -> u64 {
         (self.word(control::LIVE + ring) as i64).max(0) as u64
-    }
-
-    /// Shows the items of one bucket.
-    pub fn scan_bucket(&self, bucket: usize, now_ms: u64, each: &mut dyn FnMut(Item)) {
-        let at = self.base + self.geo.index + bucket * BUCKET_WORDS;
-        let mut words = Vec::new();
-        for slot in at..at + BUCKET_SLOTS {
-            for _ in 0..MAX_RETRIES {
-                let word = self.mem.load(slot, Acquire);
-                if word == 0 || self.scan_word(word, now_ms, &mut words, each) {
-                    break;
-                }
-                if self.is_stale(slot, word) {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Shows the item behind a word, if there is one; false if it was moved or
-    /// overwritten meanwhile.
-    fn scan_word(
-        &self,
-        word: u64,
-        now_ms: u64,
-        words: &mut Vec<u64>,
-        each: &mut dyn FnMut(Item),
-    ) -> bool {
-        if !self.live(word) {
-            return false;
-        }
-        let (ring, offset) = (ring_of(word), self.offset_of(word));
-        let header =
-            self.header(ring, offset).filter(|header| header.plausible(self.geo.max_record_words));
-        let copied = header.filter(|header| {
-            words.resize(HEADER_WORDS + header.key_len.div_ceil(8), 0);
-            self.copy_out(ring, offset, words)
-        });
-        self.mem.fence(Acquire);
-        if !self.live(word) {
-            return false;
-        }
-        let Some(header) = copied else {
-            return true;
-        };
-        let expires = record::unpack_expiry(header.expiry, header.hash, self.seed);
-        let key = &record::bytes(&words[HEADER_WORDS..])[..header.key_len];
-        // The checksum would need the value; a damaged key shows by its hash.
-        if let Some(expires_at_ms) = expires.filter(|ms| !record::is_over(*ms, now_ms))
-            && hash_of(key, self.seed) == header.hash
-        {
-            each(Item {
-                key,
-                value_len: header.value_len(),
-                tag: header.tag,
-                expires_at_ms,
-                version: header.version,
-            });
-        }
-        true
     }
 }

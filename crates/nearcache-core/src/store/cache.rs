@@ -2,25 +2,24 @@
 //!
 //! `host_store.rs` puts a file under it. Tests put private memory under it, or memory
 //! that kills its process.
+//!
+//! In `cache/`: named locks, what only a file has, the cache as a whole; and tests.
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::stats::{COUNTER_NAMES, Counter, POLICY_NAMES, PolicyCounter};
-use crate::file::machine::Kernel;
-use crate::format::layout::{Config, Geometry, NAMED_LOCKS, control, header};
+use crate::base::stats::{Counter, PolicyCounter};
+use crate::format::layout::{Config, Geometry, control};
 use crate::format::record::{self, MAX_KEY_BYTES};
-use crate::locks::lock_queue::Waiting;
-use crate::locks::named_locks::{NamedLocks, TableFull, Turn};
-use crate::memory::{Boxed, Mapped, Mem};
-use crate::shard::read::{Buffer, Found, Item, Key, Locator, Look, Seen, Shard, Want, hash_of};
-use crate::shard::write::{Added, Draft, Incr, MAIN, SMALL, Stored};
+use crate::memory::{Boxed, Mem};
+use crate::shard::read::{Buffer, Found, Key, Locator, Look, Seen, Shard, Want, hash_of};
+use crate::shard::scan::Item;
+use crate::shard::write::{Added, Draft, Incr, Stored};
 use crate::sync::holder::Busy;
 use crate::sync::lock::{Inherited, Locks, PATIENCE_MS, Wait};
-use crate::sync::process::{self, Liveness, ProcessSlot};
+use crate::sync::process::{self, ProcessSlot};
 
 /// Scratch memory above this is given back after use.
 const SCRATCH_WORDS: usize = 1 << 17;
@@ -58,45 +57,6 @@ impl Cache<Boxed> {
         let locks = (0..=geometry.shards).map(|_| std::sync::Mutex::new(())).collect();
         let memory = Boxed::new(geometry.total_words);
         Ok(Self::new(memory, geometry, Locks::Private(locks), 1).with_new_shards())
-    }
-}
-
-impl Cache<Mapped> {
-    /// Whether another file has the name of this one, or is about to.
-    #[inline]
-    pub(crate) fn is_replaced(&self) -> bool {
-        self.mem.load(header::REPLACED, Acquire) != 0
-    }
-
-    /// Tells all who use this file.
-    pub(crate) fn mark_replaced(&self) {
-        self.mem.store(header::REPLACED, 1, Release);
-    }
-
-    /// Whether this process is where processes and clocks are numbered as in the file.
-    pub(crate) fn is_of_these_namespaces(&self) -> bool {
-        let [pid, time] = [header::PID_NAMESPACE, header::TIME_NAMESPACE];
-        Kernel::is_in(self.mem.load(pid, Relaxed), self.mem.load(time, Relaxed))
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Cache<Mapped> {
-    /// Gives the memory of a file back that nobody uses any more; false if a thread is inside a
-    /// lock of it. Who still reads finds nothing. `whole`: the file was not truncated.
-    pub(crate) fn release(&self, whole: bool) -> bool {
-        // SAFETY: whoever takes a mutex comes through the gate, which is closed now.
-        self.locks.close() && unsafe { self.mem.release(&self.past_all_records(whole)) }
-    }
-
-    /// Tails beyond every record, so that a reader whose copy is part old and part new sees
-    /// that it cannot be trusted.
-    fn past_all_records(&self, whole: bool) -> Vec<(usize, u64)> {
-        const FAR: u64 = 1 << 40;
-        let shards = (0..self.geometry.shards).map(|number| self.geometry.shard_at(number));
-        let tails = shards.flat_map(|at| [SMALL, MAIN].map(|ring| at + control::SAFE_TAIL + ring));
-        let old = |at| if whole { self.mem.load(at, Relaxed) } else { 0 };
-        tails.map(|at| (at, old(at).wrapping_add(FAR))).collect()
     }
 }
 
@@ -463,180 +423,6 @@ impl<M: Mem> Cache<M> {
         Ok(gone)
     }
 
-    /// Items held, those expired but not yet removed included.
-    pub fn len(&self) -> u64 {
-        saturating_sum(self.shards().map(|shard| shard.items()))
-    }
-
-    /// Whether there is no item.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// All counters of all processes, and the fill. `boot_ms` as for the named locks.
-    pub fn stats(&self, boot_ms: u64) -> Vec<(&'static str, u64)> {
-        let sum = |at: usize| saturating_sum(self.shards().map(|shard| shard.word(at)));
-        let mut stats = Vec::new();
-        for (counter, name) in COUNTER_NAMES.iter().enumerate() {
-            stats.push((*name, process::total(&self.mem, counter)));
-        }
-        for (counter, name) in POLICY_NAMES.iter().enumerate() {
-            stats.push((*name, sum(control::COUNTERS + counter)));
-        }
-        let live =
-            self.shards().flat_map(|shard| [shard.live_words(SMALL), shard.live_words(MAIN)]);
-        let shards = self.geometry.shards as u64;
-        // Without the mutex: a moment's answer.
-        let named_locks = self.named_locks(boot_ms);
-        stats.extend([
-            ("items", self.len()),
-            ("live_bytes", saturating_sum(live).saturating_mul(8)),
-            ("capacity_bytes", self.geometry.capacity_words() * 8 * shards),
-            ("size_bytes", self.geometry.total_words as u64 * 8),
-            ("max_item_bytes", self.max_item_bytes()),
-            ("shards", shards),
-            ("created_at_ms", self.mem.load(header::CREATED_MS, Relaxed)),
-            ("processes", process::alive(&self.mem)),
-            ("locks_held", named_locks.held()),
-            ("lock_waiters", named_locks.queue().waiters()),
-        ]);
-        stats
-    }
-
-    /// Walks everything and says which invariants are broken, a line each.
-    /// Takes the lock of one shard at a time.
-    pub fn check(&self, wait: Wait) -> Vec<String> {
-        let mut faults = Vec::new();
-        for number in 0..self.geometry.shards {
-            if self.locked_number(number, wait, |shard| shard.check_locked(&mut faults)).is_err() {
-                faults.push(format!("shard {number}: its lock is busy; not checked"));
-            }
-        }
-        if self
-            .named(crate::base::clock::boot_ms(), wait, |locks| locks.check(&mut faults))
-            .is_err()
-        {
-            faults.push("named locks: their mutex is busy; not checked".to_owned());
-        }
-        faults
-    }
-
-    /// Takes a named lock for at most `ttl_ms` from now (`boot_ms`) on: its fencing
-    /// token, or `None` if somebody else has it or waits for it. Free at once when its holder's
-    /// process is gone.
-    pub fn lock_acquire(
-        &self,
-        name: &[u8],
-        ttl_ms: u64,
-        boot_ms: u64,
-        wait: Wait,
-    ) -> Result<Option<u64>, LockTableError> {
-        let acquired = self.named(boot_ms, wait, |locks| locks.acquire(name, ttl_ms))?;
-        Ok(acquired?)
-    }
-
-    /// Takes a named lock if it is the caller's turn; else keeps its place in the queue for
-    /// `keep_ms`. `ticket` is that of the [`Waiting`] before, 0 at first.
-    pub fn lock_ask(
-        &self,
-        name: &[u8],
-        ticket: u64,
-        ttl_ms: u64,
-        keep_ms: u64,
-        boot_ms: u64,
-        wait: Wait,
-    ) -> Result<Turn, LockTableError> {
-        let turn =
-            self.named(boot_ms, wait, |locks| locks.ask(name, ticket, ttl_ms, keep_ms))??;
-        if matches!(turn, Turn::Wait(Waiting { ticket: 0, .. })) {
-            self.count(Counter::LockPolls);
-        }
-        Ok(turn)
-    }
-
-    /// Sleeps until it is worth to ask again: at most as long as `waiting` says.
-    pub fn lock_sleep(&self, waiting: &Waiting, at_most: Duration) {
-        waiting.sleep(&self.mem, at_most);
-    }
-
-    /// Gives a place in a queue up.
-    pub fn lock_leave(
-        &self,
-        name: &[u8],
-        ticket: u64,
-        boot_ms: u64,
-        wait: Wait,
-    ) -> Result<(), Busy> {
-        let next = self.named(boot_ms, wait, |locks| locks.leave(name, ticket))?;
-        self.wake(next);
-        Ok(())
-    }
-
-    /// Moves the deadline of a lock; false if it is no longer held with `token`.
-    pub fn lock_renew(
-        &self,
-        name: &[u8],
-        token: u64,
-        ttl_ms: u64,
-        boot_ms: u64,
-        wait: Wait,
-    ) -> Result<bool, Busy> {
-        self.named(boot_ms, wait, |locks| locks.renew(name, token, ttl_ms))
-    }
-
-    /// Lets go of a lock; false if it is no longer held with `token`.
-    pub fn lock_release(
-        &self,
-        name: &[u8],
-        token: u64,
-        boot_ms: u64,
-        wait: Wait,
-    ) -> Result<bool, Busy> {
-        let released = self.named(boot_ms, wait, |locks| locks.release(name, token))?;
-        self.wake(released.flatten());
-        Ok(released.is_some())
-    }
-
-    /// Claims a name for `ttl_ms`, or prolongs this owner's claim; false if another has it.
-    pub fn claim(
-        &self,
-        name: &[u8],
-        owner: u64,
-        ttl_ms: u64,
-        boot_ms: u64,
-        wait: Wait,
-    ) -> Result<bool, LockTableError> {
-        let claimed = self.named(boot_ms, wait, |locks| locks.claim(name, owner, ttl_ms))?;
-        Ok(claimed?)
-    }
-
-    /// Gives a claim up, if this owner still has it.
-    pub fn unclaim(&self, name: &[u8], owner: u64, boot_ms: u64, wait: Wait) -> Result<(), Busy> {
-        self.named(boot_ms, wait, |locks| locks.unclaim(name, owner))
-    }
-
-    fn named<R>(
-        &self,
-        boot_ms: u64,
-        wait: Wait,
-        work: impl FnOnce(NamedLocks<M>) -> R,
-    ) -> Result<R, Busy> {
-        let (number, locks) = (self.geometry.shards, self.named_locks(boot_ms));
-        self.locks.with(number, wait, |_| work(locks))
-    }
-
-    fn named_locks(&self, boot_ms: u64) -> NamedLocks<'_, M> {
-        let me = self.identity();
-        NamedLocks { mem: &self.mem, me, now_ms: boot_ms, liveness: Liveness::new(me) }
-    }
-
-    /// Wakes a waiter whose bell was rung; not under the mutex, which it would only wait for.
-    fn wake(&self, bell: Option<usize>) {
-        if let Some(at) = bell {
-            self.mem.wake(at);
-        }
-    }
-
     /// Of this process, a child that was forked without [`Cache::enter_process`] included: it
     /// must not hold its parent's locks.
     fn identity(&self) -> u64 {
@@ -765,43 +551,10 @@ impl<M: Mem> Cache<M> {
         }
     }
 
-    /// The last fencing token given out; what is made after this file goes on from it.
-    pub(crate) fn last_token(&self) -> u64 {
-        self.mem.load(header::TOKEN, Relaxed)
-    }
-
     /// Whether a shard's lock will never be free again.
     pub(crate) fn has_hopeless_lock(&self) -> bool {
         self.hopeless.load(Relaxed)
     }
-}
-
-/// Why a named lock could not be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockTableError {
-    /// The table's mutex was not free in time.
-    Busy(Busy),
-    /// All 1,024 locks are held.
-    Full,
-}
-
-impl From<Busy> for LockTableError {
-    fn from(busy: Busy) -> Self {
-        Self::Busy(busy)
-    }
-}
-
-impl From<TableFull> for LockTableError {
-    fn from(_: TableFull) -> Self {
-        Self::Full
-    }
-}
-
-const _: () = assert!(NAMED_LOCKS == 1024);
-
-/// The words summed may be damaged.
-fn saturating_sum(words: impl Iterator<Item = u64>) -> u64 {
-    words.fold(0, u64::saturating_add)
 }
 
 fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>, &mut Buffer) -> R) -> R {
@@ -816,6 +569,9 @@ fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>, &mut Buffer) -> R) -> R {
 
 #[cfg(feature = "crash-injection")]
 mod crash_injection;
+pub(crate) mod named_locks;
+mod of_file;
+mod overview;
 
 #[cfg(test)]
 mod ageing;

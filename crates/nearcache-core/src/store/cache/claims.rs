@@ -4,8 +4,8 @@
 use crate::format::layout::Config;
 use crate::memory::Boxed;
 use crate::shard::read::Buffer;
+use crate::shard::rings::{MAIN, SMALL};
 use crate::shard::write::Stored;
-use crate::shard::write::{MAIN, SMALL};
 use crate::store::cache::Cache;
 use crate::sync::holder::SLICE;
 use crate::sync::lock::Wait;

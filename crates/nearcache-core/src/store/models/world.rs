@@ -9,7 +9,8 @@ use crate::format::layout::{BUCKET_WORDS, Geometry, control};
 use crate::format::record;
 use crate::memory::Mem;
 use crate::shard::read::{Buffer, CHAIN, Key, Locator, Look, Shard, Want, hash_of};
-use crate::shard::write::{Draft, MAIN};
+use crate::shard::rings::MAIN;
+use crate::shard::write::Draft;
 use crate::store::models::memory::{Memory, Rule, View};
 
 pub const NOW: u64 = 1_000;
