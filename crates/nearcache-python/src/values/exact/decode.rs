@@ -8,8 +8,6 @@
 //! - **D4** what Python code must not see half made is out of the collector's sight: `UUID` is a
 //!   Python class, and whatever runs meanwhile may ask the collector for all objects.
 
-use std::ffi::c_int;
-
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -68,13 +66,13 @@ fn is_mutable(value: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     #[inline]
-    fn byte(&mut self) -> Option<u8> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
         let (&first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(first)
@@ -88,7 +86,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.rest.split_first_chunk::<N>()?;
         self.rest = rest;
         Some(*taken)
@@ -113,15 +111,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-struct Decoder<'a, 'py> {
+pub(super) struct Decoder<'a, 'py> {
     py: Python<'py>,
-    types: &'a Types,
-    reader: Reader<'a>,
+    pub(super) types: &'a Types,
+    pub(super) reader: Reader<'a>,
     budget: usize, // D2
     mutables: u32, // containers met that the caller could change
 }
 
-type Object<'py> = Option<Bound<'py, PyAny>>;
+pub(super) type Object<'py> = Option<Bound<'py, PyAny>>;
 
 impl<'py> Decoder<'_, 'py> {
     fn value(&mut self, depth: u32) -> Object<'py> {
@@ -382,91 +380,6 @@ impl<'py> Decoder<'_, 'py> {
         Some(tuple)
     }
 
-    fn datetime(&mut self) -> Object<'py> {
-        let (year, month, day) = self.year_month_day()?;
-        let (hour, minute, second, microsecond) = self.clock()?;
-        let (fold, tzinfo) = self.fold_and_zone()?;
-        // SAFETY: attached; the C constructor checks every range.
-        unsafe {
-            let api = &*ffi::PyDateTimeAPI();
-            self.owned((api.DateTime_FromDateAndTimeAndFold)(
-                year,
-                month,
-                day,
-                hour,
-                minute,
-                second,
-                microsecond,
-                tzinfo,
-                fold,
-                api.DateTimeType,
-            ))
-        }
-    }
-
-    fn date(&mut self) -> Object<'py> {
-        let (year, month, day) = self.year_month_day()?;
-        // SAFETY: attached; the C constructor checks every range.
-        unsafe {
-            let api = &*ffi::PyDateTimeAPI();
-            self.owned((api.Date_FromDate)(year, month, day, api.DateType))
-        }
-    }
-
-    fn time(&mut self) -> Object<'py> {
-        let (hour, minute, second, microsecond) = self.clock()?;
-        let (fold, tzinfo) = self.fold_and_zone()?;
-        // SAFETY: attached; the C constructor checks every range.
-        unsafe {
-            let api = &*ffi::PyDateTimeAPI();
-            self.owned((api.Time_FromTimeAndFold)(
-                hour,
-                minute,
-                second,
-                microsecond,
-                tzinfo,
-                fold,
-                api.TimeType,
-            ))
-        }
-    }
-
-    fn timedelta(&mut self) -> Object<'py> {
-        let days = i32::from_le_bytes(self.reader.array()?);
-        let seconds = i32::from_le_bytes(self.reader.array()?);
-        let microseconds = i32::from_le_bytes(self.reader.array()?);
-        // SAFETY: attached; with `normalize` any three numbers are checked and carried.
-        unsafe {
-            let api = &*ffi::PyDateTimeAPI();
-            self.owned((api.Delta_FromDelta)(days, seconds, microseconds, 1, api.DeltaType))
-        }
-    }
-
-    fn year_month_day(&mut self) -> Option<(c_int, c_int, c_int)> {
-        let year = u16::from_le_bytes(self.reader.array()?);
-        let [month, day] = self.reader.array()?;
-        Some((year.into(), month.into(), day.into()))
-    }
-
-    fn clock(&mut self) -> Option<(c_int, c_int, c_int, c_int)> {
-        let [hour, minute, second, a, b, c] = self.reader.array()?;
-        let microsecond = i32::from_le_bytes([a, b, c, 0]);
-        Some((hour.into(), minute.into(), second.into(), microsecond))
-    }
-
-    /// The fold and a borrowed tzinfo.
-    fn fold_and_zone(&mut self) -> Option<(c_int, *mut ffi::PyObject)> {
-        let flags = self.reader.byte()?;
-        if flags & !(FOLD | UTC) != 0 {
-            return None;
-        }
-        let tzinfo = match flags & UTC {
-            0 => none(),
-            _ => self.types.utc,
-        };
-        Some(((flags & FOLD).into(), tzinfo))
-    }
-
     #[inline]
     fn int(&self, value: i64) -> Object<'py> {
         // SAFETY: attached.
@@ -494,7 +407,7 @@ impl<'py> Decoder<'_, 'py> {
     /// # Safety
     /// `object` is a new reference, or null.
     #[inline]
-    unsafe fn owned(&self, object: *mut ffi::PyObject) -> Object<'py> {
+    pub(super) unsafe fn owned(&self, object: *mut ffi::PyObject) -> Object<'py> {
         // SAFETY: attached; the caller's promise.
         unsafe { Bound::from_owned_ptr_or_opt(self.py, object) }
     }
@@ -530,9 +443,4 @@ unsafe fn shown(container: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
     // SAFETY: attached; the caller's promise.
     unsafe { ffi::PyObject_GC_Track(container.as_ptr().cast()) };
     container
-}
-
-fn none() -> *mut ffi::PyObject {
-    // SAFETY: attached, as everything here; None lives for ever.
-    unsafe { ffi::Py_None() }
 }

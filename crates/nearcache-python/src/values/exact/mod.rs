@@ -9,6 +9,7 @@
 //! Not here: the header byte and top-level ints, str and bytes (`values/value.rs`).
 
 mod decode;
+mod decode_rare;
 mod encode;
 mod encode_rare;
 mod format;
