@@ -1,12 +1,11 @@
 //! All shared bytes are read and written here, as atomic words.
 //!
-//! Another process may write any of these bytes at any time, so no reference or
-//! slice to them is ever formed; other processes are treated as threads that do
-//! atomic accesses. Racing accesses must have one size: all are whole words.
+//! Another process may write any of these bytes at any time, so no reference or slice to plain bytes is
+//! ever formed. Other processes are treated as threads that do atomic accesses. Racing accesses must
+//! have one size: all are whole words.
 //!
-//! Back ends: [`Mapped`] (the real one), [`Boxed`] (private memory, for Miri and
-//! for tests), `Counting` (kills its process before the k-th write), and loom's
-//! in the tests.
+//! Back ends: [`Mapped`] (the real one), [`Boxed`] (private memory, for Miri and for tests),
+//! `Counting` (kills its process before the k-th write), and loom's in the tests.
 
 #[cfg(target_os = "linux")]
 use std::ffi::c_void;
@@ -147,11 +146,11 @@ impl Mapped {
     }
 
     /// Gives the file behind this memory back: from now on it is private, and zero but for the
-    /// words in `kept`. The addresses stay taken (M1), for whoever still has them. False if that
-    /// could not be done.
+    /// words in `kept`. The addresses stay taken (M1), as somebody may still have them. False if the
+    /// file could not be given back.
     ///
-    /// The kernel drops all old pages before it shows any new one, so whoever sees a new word
-    /// sees new words from then on.
+    /// The kernel drops all old pages before it shows any new one, so a reader that sees a new
+    /// word sees new words from then on.
     ///
     /// # Safety
     ///

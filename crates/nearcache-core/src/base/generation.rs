@@ -1,12 +1,12 @@
 //! Which process this is: a number that no forked child shares, for one load.
 //!
-//! A fork may run no hook of anybody (uWSGI, C code), and asking for the process id is a system
-//! call. So the number lies in a page of its own that the kernel wipes in every child
-//! (`MADV_WIPEONFORK`): whoever finds 0 there is in a process that has no number yet, and takes
-//! the next one. Where there is no such page, the process id is asked for each time.
+//! A fork may run no hook of anybody (uWSGI, C code), and asking for the process id is a system call.
+//! So the number lies in a page of its own that the kernel wipes in every child (`MADV_WIPEONFORK`). A
+//! process that finds 0 there has no number yet, and takes the next one. Where the kernel wipes no
+//! page, the process id is asked for each time.
 //!
-//! Numbers grow from parent to child. So what was made under one number belongs to this process
-//! if the number is still the same, and to an ancestor otherwise. Siblings have equal numbers.
+//! Numbers grow from parent to child. So what was made under a number belongs to this process if that
+//! is its number still, and to an ancestor otherwise. Siblings have equal numbers.
 
 use std::ptr;
 use std::sync::atomic::{

@@ -1,14 +1,14 @@
 //! Whose process this is, and whether that can change.
 //!
-//! A server that is started by root becomes another user's process (gunicorn's `--user`, uWSGI's
-//! `uid`), before or after a fork, and tells nobody.
+//! A process that root starts may become another user's (gunicorn's `--user`, uWSGI's `uid`), before or
+//! after a fork, and nobody is told.
 
 pub(crate) fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether this process could become another user's: it is of several already, or has the right
-/// to. Root has it, but in a container that drops it.
+/// Whether this process could become another user's: it is of several users already, or has the
+/// right to become another's. Root has that right, but in a container that drops it.
 #[cfg(target_os = "linux")]
 pub(crate) fn may_change() -> bool {
     let (mut real, mut effective, mut saved) = (0, 0, 0);

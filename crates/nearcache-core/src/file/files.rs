@@ -168,7 +168,7 @@ impl Presence {
         self.fd.load(Relaxed) == other.fd.load(Relaxed)
     }
 
-    /// Whether others can see it, who open the lock file that has the name now.
+    /// Whether processes that open the lock file that has the name now can see this presence.
     pub fn shows(&self, base: &Path) -> bool {
         let there = fs::metadata(with_suffix(base, ".lock")).map_or(UNKNOWN, |there| there.ino());
         let here = borrowed(self.fd.load(Relaxed)).map_or(UNKNOWN, |file| inode_of(&file));
@@ -246,8 +246,8 @@ pub(crate) fn wait_for_range(
 /// Takes the room for the file now, so that a full disk is an error here and not
 /// a SIGBUS at some later write.
 ///
-/// What is more than there is, is not tried: on a disk the attempt takes all that is left
-/// before it fails, and whoever else writes there meanwhile fails, too.
+/// If there is less room than that, nothing is tried: on a disk the attempt takes all that is left
+/// before it fails, and other programs that write there meanwhile fail, too.
 pub(crate) fn reserve(file: &File, bytes: usize, path: &Path) -> Result<(), Error> {
     let free = free_bytes(path);
     let status = if free.is_some_and(|free| bytes as u64 > free) {

@@ -23,7 +23,8 @@ pub(crate) fn libc_flavour() -> u64 {
     }
 }
 
-/// What the words of a file mean only as long as it stays: processes and clocks are numbered by it.
+/// The kernel that a file's words are of: only as long as it runs are processes and clocks numbered
+/// as in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kernel {
     /// 128 bits that change with every boot.
@@ -34,7 +35,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// An error if this process may not know: a guess would be wrong for those who do.
+    /// An error if this process may not know: a guess would be wrong for the processes that know.
     #[cfg(target_os = "linux")]
     pub fn now() -> Result<Self, Error> {
         can_name_processes()?;

@@ -337,8 +337,8 @@ impl Wanted<'_> {
         made
     }
 
-    /// Tells those who use the old file; who cannot be told finds out at its next look. Written
-    /// and not stored, where there is a descriptor: the file may end anywhere.
+    /// Tells the users of the old file. Users who cannot be told find out at their next look. Where
+    /// there is a descriptor the mark is written and not stored: the file may end anywhere.
     fn mark(&self, old: Option<&File>, replaced: u64) {
         if let Some(file) = old {
             let at = header::REPLACED as u64 * 8;

@@ -1,14 +1,14 @@
 //! What happens when somebody truncates a file that is mapped here: nothing but misses.
 //!
-//! The kernel answers an access beyond the new end with SIGBUS, which ends a process. (So it
-//! does for a page of a disk that cannot be read.) No right, seal or check prevents that, so
-//! there is a handler, as systemd's journal has one: it puts a private page of zeros where one
-//! is missing, and the access goes on. Zeros are what a damaged file may hold: they are misses.
-//! The next look of [`crate::Store`] sees the short file, and leaves it for a new one.
+//! The kernel answers an access beyond the new end with SIGBUS, which ends a process. (It answers an
+//! access to a page that the disk cannot read in the same way.) No right, seal or check prevents that.
+//! So there is a handler, as systemd's journal has one: it puts a private page of zeros where one is
+//! missing, and the access goes on. Zeros are what a damaged file may hold: they are misses. The next
+//! look of [`crate::Store`] sees the short file, and leaves it for a new one.
 //!
-//! A SIGBUS that is not about one of our mappings goes to whoever had the signal before, and a
-//! program that installs a handler of its own later has it for itself: then a truncated file
-//! ends the process, as it does everywhere else.
+//! A SIGBUS that is not about one of our mappings goes to whoever had the signal before. A program
+//! that installs a handler of its own later has the signal for itself: then a truncated file ends the
+//! process, as it does everywhere else.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;

@@ -1,14 +1,14 @@
 //! What a process that may become another user's does not hand down to its children.
 //!
-//! A worker that root's server forks has what root had mapped, and keeps it when it becomes
-//! another user: it could read root's values, and write pickles that root unpickles. So such a
-//! mapping is not copied by a fork at all (`MADV_DONTFORK`), and a child that stays root's opens
-//! the file again. In the middle of a fork, wherever the C library does it, the child also
+//! A worker that root's server forks has what root had mapped, and keeps it when it becomes another
+//! user's: it could read root's values, and write pickles that root unpickles. So a fork does not copy
+//! such a mapping at all (`MADV_DONTFORK`), and a child that stays root's opens the file again. During
+//! the fork, wherever the C library does it, the child also
 //!
-//! - puts zeros in the place of the memory. An operation may be on the way in the very thread
-//!   that forks (unpickling runs Python, and that a signal handler), and what it finds later at
+//! - puts zeros in the place of the memory. An operation may be on the way in the very thread that
+//!   forks (unpickling runs Python, and that runs signal handlers). What the operation finds later at
 //!   these addresses must be nothing, not whatever came to lie there;
-//! - closes the descriptor of the lock file, whose locks it would share with its parent.
+//! - closes the descriptor of the lock file, whose locks the child would share with its parent.
 //!
 //! A fork that bypasses the C library gets no zeros, and no mapping either.
 

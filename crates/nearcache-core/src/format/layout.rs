@@ -47,7 +47,7 @@ const MAX_SIZE_BYTES: u64 = 1 << 40;
 pub struct Config {
     /// Size of the file, all overhead included, in bytes.
     pub size_bytes: u64,
-    /// Nobody asked for that size: a file that is there keeps its own, and a new one
+    /// Nobody asked for that size: a file that is there keeps its own size, and a new file
     /// takes at most half of what is free.
     pub or_less: bool,
     /// Largest key and value together, in bytes; an eighth of a shard if not given.
@@ -65,7 +65,7 @@ impl Config {
     }
 }
 
-/// Right for most of what Django caches; half of it costs 5 % of the file more.
+/// Right for most of what Django caches. Half as many bytes would cost 5 % of the file more.
 pub const DEFAULT_MEAN_ITEM_BYTES: u64 = 256;
 const MEAN_ITEM_RANGE: std::ops::RangeInclusive<u64> = 64..=65536;
 

@@ -5,19 +5,18 @@
 //! ticket  number of the arrival | number of the place:10
 //! ```
 //!
-//! The place with the lowest ticket of a name is first, and only its owner may take the
-//! lock when it is free; who has no place may if there is no place at all. Places of
-//! processes that are gone are not counted and freed. A place that nobody asks for any more is
-//! passed over from `asked_until_ms` on, but stays: an owner that was stopped and goes on is
-//! where it was.
+//! Of the places of a name the one with the lowest ticket is first. Only its owner may take the
+//! lock when the lock is free. If there is no place, anybody may. The places of processes that are
+//! gone do not count, and are freed. A place whose owner has stopped asking is passed over from
+//! `asked_until_ms` on, but stays: an owner that was stopped and goes on is where it was.
 //!
-//! Whoever lets a lock go rings the bell of the first: a futex word, changed under the mutex
-//! and waited on outside, with the value that was seen under the mutex. So a bell that
-//! rings between looking and sleeping is not lost. One that is never rung (the holder was
+//! Whoever lets a lock go rings the bell of the first place. A bell is a futex word: it is changed
+//! under the mutex, and waited for outside, with the value that was seen under the mutex. So a bell
+//! that rings between looking and sleeping is not lost. A bell that is never rung (the holder was
 //! killed first) costs the time until the waiter looks by itself.
 //!
-//! Places are changed under the mutex of the named locks, a place's owner last when it is
-//! taken and first when it is given up, so every prefix of these stores is a queue.
+//! Places are changed under the mutex of the named locks. The owner of a place is stored last when
+//! the place is taken, and first when it is given up, so every prefix of these stores is a queue.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;

@@ -6,17 +6,19 @@
 //! ```
 //!
 //! A lock is free when its owner's process is gone, or its time is over, or it
-//! was released. The table is changed under one mutex, the owner's word last
+//! was released. The table is changed under one mutex. The owner's word is stored last
 //! when a lock is taken and first when it is let go, so a crash in between
-//! leaves the lock free. Only slots below a mark in the header are ever used: it is
-//! raised before a slot beyond it is taken, and lowered after one is let go, so a
-//! crash in between leaves it too high, which costs a look at a free slot.
+//! leaves the lock free.
 //!
-//! Deadlines count on a clock that nobody can set (`clock::boot_ms`): a holder counts its own
-//! time on the same. Tokens are microseconds of the wall clock, or the last one and one, so
-//! that they grow also when the file is made anew.
+//! Only slots below a mark in the header are ever used. The mark is raised before a slot beyond it
+//! is taken, and lowered after the last slot is let go. So a crash in between leaves the mark too
+//! high, which costs a look at a free slot.
 //!
-//! Who waits has a place in the lock's queue (`lock_queue.rs`), and nobody takes a
+//! Deadlines count on a clock that nobody can set (`clock::boot_ms`), and a holder counts its own
+//! time on the same clock. A token is the microseconds of the wall clock, or the last token and one
+//! if that is more, so that tokens grow also when the file is made anew.
+//!
+//! A waiter has a place in the lock's queue (`lock_queue.rs`), and nobody takes a
 //! lock past a waiter who was there before.
 //!
 //! *Claims* of single flight have slots of the same table: names of their own, no queue, and
@@ -302,8 +304,8 @@ impl<M: Mem> NamedLocks<'_, M> {
     }
 }
 
-/// Above the last one, and above all of a file that was there before: those are of earlier
-/// microseconds. A last one that no clock can have given is of a damaged file.
+/// A token above the last one, and above all tokens of a file that was there before: those are of
+/// earlier microseconds. A last token that no clock can have given is of a damaged file.
 fn next_token(last: u64, epoch_us: u64) -> u64 {
     match last {
         0..TOKENS_END => epoch_us.max(last + 1),

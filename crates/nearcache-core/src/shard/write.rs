@@ -71,8 +71,8 @@ pub(crate) struct Draft<'a> {
 impl<M: Mem> Shard<'_, M> {
     /// The slot of a key, expired or not. Under the lock a slot can only empty.
     ///
-    /// Ends the process if there is no memory for what is wanted, as Rust does: who would take the
-    /// key for absent, and holds the lock, would store it twice.
+    /// Ends the process if there is no memory for what is wanted, as Rust does. A caller that took
+    /// the key for absent would store it a second time.
     pub fn find_locked(&self, key: Key, buffer: &mut Buffer, want: Want) -> Option<Seen> {
         buffer.starved = false;
         for _ in 0..CHAIN * BUCKET_SLOTS {

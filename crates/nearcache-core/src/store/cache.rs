@@ -371,8 +371,8 @@ impl<M: Mem> Cache<M> {
         deleted
     }
 
-    /// A write is given up after its wait, and its caller is not told: the old value must not
-    /// stay.
+    /// For a write that was given up after its wait, and whose caller is not told: the old value
+    /// must not stay.
     pub fn set_refused(&self, key: Key, now_ms: u64) {
         self.refuse(key, now_ms, Counter::DroppedBusy);
     }
@@ -423,8 +423,8 @@ impl<M: Mem> Cache<M> {
         Ok(gone)
     }
 
-    /// Of this process, a child that was forked without [`Cache::enter_process`] included: it
-    /// must not hold its parent's locks.
+    /// The identity of this process, also in a child that was forked and did not come through
+    /// [`Cache::enter_process`]: a child must not hold its parent's locks.
     fn identity(&self) -> u64 {
         let known = self.identity.load(Relaxed);
         if (known >> 32) as u32 == std::process::id() && known as u32 != 0 {

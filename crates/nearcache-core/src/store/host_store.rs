@@ -1,33 +1,34 @@
-//! The cache of a host: a [`Cache`] in a file, opened again when that is gone.
+//! The cache of a host: a [`Cache`] in a file, opened again when that file is gone.
 //!
-//! Every process must use the same file. A file that is deleted (systemd's
-//! RemoveIPC, a careless `rm`) lives on in those who have it mapped while others
-//! make a new one. So about once a second an operation looks whether the name
-//! still leads to the file, whole. If not, a thread opens what is there now, or
-//! makes it: that may take as long as it takes to reserve gigabytes, and the
-//! operation is in the middle of a request. Until the new one is whole all go on with the old
-//! file, and then nobody does: two files in use would answer differently. Whoever makes a new one
-//! marks the old one before (`file/region.rs`), every operation looks at the mark, and who sees it has
-//! to open the new one first. Who finds another file under the name marks the old one for the
-//! others: it was made by somebody who could not reach it, as it had no name any more.
+//! Every process must use the same file. A file that is deleted (systemd's RemoveIPC, a careless
+//! `rm`) lives on in the processes that have it mapped, while others make a new one. So about once a
+//! second an operation looks whether the name still leads to the file, and whether the file is whole.
 //!
-//! The same look replaces a file that was truncated, and one with a hopeless lock:
-//! one that stays taken though nobody has it (a damaged mutex). It is never stolen
-//! in place, because a process that was stopped inside would go on writing; in a
-//! new file nobody is inside.
+//! If not, a thread opens what has the name now, or makes it. A thread, because reserving gigabytes
+//! takes long and the operation is in the middle of a request. Until the new file is whole all
+//! processes go on with the old one. From then on none does: two files in use would answer differently.
 //!
-//! It also looks whether the lock file is still there, by which others see that the file is in
-//! use: who removes it alone would let another PID namespace take the file over.
+//! - Whoever makes a new file marks the old one before (`file/region.rs`). Every operation looks at
+//!   the mark, and a process that sees it has to open the new file first.
+//! - A file without a name cannot be reached by whoever makes the next one, and so has no mark. A
+//!   process that has such a file, and finds another under the name, marks its own for the others.
 //!
-//! A file belongs to one user, and a process may become another's: it is started by root, and
-//! then, before or after a fork, it is the site's (gunicorn's `--user`). So who could become
-//! another user's compares at every use, and what is not its user's is not touched again: it is
-//! given back at once, and the caller has to open what is this user's. A child does not even
-//! get such a mapping (`file/withheld.rs`); if it is the same user's it opens the file again.
+//! The same look replaces a file that was truncated, and one with a hopeless lock: a lock that stays
+//! taken though nobody has it (a damaged mutex). Such a lock is never stolen in place, because a
+//! process that was stopped inside would go on writing. In a new file nobody is inside.
 //!
-//! A file that was left is given back when no operation can be in the middle of it by
-//! any sane measure, and none is inside a lock of it by proof. Its addresses stay
-//! taken, as a reader holds no count: whoever is still there finds nothing.
+//! The look also asks whether the lock file is still there, by which others see that the file is in
+//! use: without it another PID namespace would take the file over.
+//!
+//! A file belongs to one user, and a process may become another user's: root starts it, and then,
+//! before or after a fork, it is the site's (gunicorn's `--user`). So a process that could become
+//! another user's compares users at every use. A file that is not its user's it does not touch again:
+//! the memory is given back at once, and the caller has to open a file of this user's. A child does not
+//! even get such a mapping (`file/withheld.rs`). If the child is the same user's, it opens the file again.
+//!
+//! A file that was left is given back when no operation can be in the middle of it by any sane
+//! measure, and none is inside a lock of it by proof. Its addresses stay taken, as a reader holds no
+//! count: a reader that is still there finds nothing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -55,11 +56,11 @@ use crate::sync::holder::Busy;
 const LOOK_EVERY_MS: u64 = 1000;
 /// While a thread opens another file.
 const LOOK_SOON_MS: u64 = 10;
-/// Twice as long as any operation may wait: who is still inside after that sees it closed.
+/// Twice as long as any operation may wait: an operation that comes to a lock later finds it closed.
 const GIVE_BACK_AFTER_MS: u64 = 10_000;
 /// A process that becomes another user's does so when it starts, often within microseconds of a
-/// use: so long it asks at every use whose it is. Later it asks once a tick of the clock, which
-/// saves a process of root nearly all of those system calls.
+/// use. While it is young it asks at every use whose it is. Later it asks once a tick of the clock,
+/// which saves a process of root nearly all of those system calls.
 const YOUNG_MS: u64 = 10_000;
 const EVERY_USE_MS: u64 = 0;
 const EVERY_TICK_MS: u64 = 1;
@@ -73,7 +74,7 @@ const ENTERING: u64 = 1 << 63;
 pub struct NotOurs;
 
 impl From<NotOurs> for Busy {
-    /// For who cannot open it here and now, and will be asked again.
+    /// For a caller that cannot open the file here and now, and will be asked again.
     fn from(_: NotOurs) -> Self {
         Busy::UNKNOWN
     }
@@ -281,8 +282,8 @@ impl Store {
     }
 
     /// In a forked child: a slot of counters and an identity of its own, before anything is
-    /// counted or locked. One thread sees to it; the others wait those microseconds. Should the
-    /// process be forked in between, the child has another number and begins anew.
+    /// counted or locked. One thread sees to that, and the others wait those microseconds. If the
+    /// process is forked in between, the child has another number and begins anew.
     fn enter(&self) {
         let here = generation();
         loop {
@@ -394,8 +395,8 @@ impl Store {
     }
 }
 
-/// Opens what has the name of a file that was left. Who truncates one file may truncate the next,
-/// too: that one is replaced as well, as nobody may be left who would.
+/// Opens what has the name of a file that was left. Whoever truncated that file may have truncated
+/// the next one, too. Then the next one is replaced as well, as no user of it may be left who would.
 fn open_next(base: &Path, config: &Config, left: Left) -> Result<Region, Error> {
     let opened = Region::open(base, config, OPEN_TIMEOUT, left);
     match (&opened, Region::cut_short(base)) {
@@ -529,11 +530,11 @@ impl Opened {
         self.cache.is_of_these_namespaces()
     }
 
-    /// Another file has the name. One that is no cache is nobody's reason to leave this one.
+    /// Another file has the name. If it is no cache, it is no reason to leave this file.
     fn follow(&self) {
         match Region::config_of(&self.base) {
             Err(Error::Refused(_)) => self.cache.count(Counter::ReopenFailed),
-            // If it cannot be opened here and now, others may use it all the same.
+            // Also if this process cannot open it here and now: others may use it.
             _ => self.cache.mark_replaced(),
         }
     }

@@ -1,7 +1,7 @@
-//! A thread that opens a cache file, so that nobody waits for it.
+//! A thread that opens a cache file, so that no operation waits for it.
 //!
-//! Its result is fetched by whoever looks next. After a fork the child has the memory and not
-//! the thread: it begins anew.
+//! The next operation that looks fetches the result. After a fork the child has the memory and not
+//! the thread: the child begins anew.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Who of this process is inside a lock of a file, so that its memory is given back to nobody there.
+//! Which threads of this process are inside a lock of a file: while any is, the memory of the file
+//! is not given back.
 //!
 //! ```text
 //!  63           32   31    30          0
@@ -8,11 +9,12 @@
 //! ```
 //!
 //! A child has none of its parent's other threads, and would wait for ever for those that were
-//! inside when it was forked. So the word says whose count it is (`base/generation.rs`), and in another
-//! process the count begins anew. (No thread forks while it is inside: what runs there is this
-//! crate.)
+//! inside when it was forked. So the word says which process counted (`base/generation.rs`), and in
+//! another process the count begins anew. (No thread forks while it is inside: what runs there is
+//! this crate.)
 //!
-//! It is one word, so who enters is counted before it was closed, or sees that it is.
+//! Count and mark are one word, so a thread that enters either is counted before the gate closes, or
+//! sees that the gate is closed.
 
 use std::sync::atomic::{
     AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,

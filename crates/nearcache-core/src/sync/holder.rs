@@ -1,9 +1,9 @@
 //! Who holds a lock that stays taken, and how long it is worth waiting for it.
 //!
 //! With more busy processes than processors an owner loses its processor inside now and then,
-//! until all the others have had their turn. It will go on, so a waiter waits in slices, and
-//! looks at the owner after each: as long as the owner runs, or would if it were let, waiting
-//! is right. Inside a critical section nobody sleeps, so an owner that is found asleep at every
+//! until all the others have had their turn. The owner will go on. So a waiter waits in slices, and
+//! looks at the owner after each slice: as long as the owner runs, or would if it were let, waiting
+//! is right. Inside a critical section nobody sleeps. So an owner that is found asleep at every
 //! look was stopped or frozen, and may never go on.
 //!
 //! Not here: what becomes of a lock that nobody will ever let go of (`Cache::note_busy`).

@@ -139,7 +139,8 @@ pub(crate) mod robust {
     }
 
     /// A mutex that this thread has. Libc unlinks it by the two pointers that are in it, and would
-    /// write wherever they lead; others can write there too, so what libc left there is kept here.
+    /// write wherever they lead. Other processes can write to the pointers, so they are kept here as
+    /// libc left them.
     struct Guard {
         mutex: *mut pthread_mutex_t,
         links: [u64; 2],
@@ -215,8 +216,8 @@ pub(crate) mod robust {
         }
     }
 
-    /// The part of a mutex that says what kind it is and never changes, given its
-    /// words. Not an interface, but as frozen as the size: programs have it compiled in.
+    /// The part of a mutex that says what kind it is, given its words. It never changes. No
+    /// interface of libc promises it, but it is as frozen as the size: programs have it compiled in.
     pub fn kind(word: impl Fn(usize) -> u64) -> u64 {
         match () {
             () if cfg!(target_env = "gnu") && cfg!(target_pointer_width = "64") => {
@@ -227,8 +228,8 @@ pub(crate) mod robust {
         }
     }
 
-    /// The id of the thread that has the mutex, 0 if nobody has; given its first word. The
-    /// kernel frees robust mutexes by it, so neither libc could put it elsewhere.
+    /// The id of the thread that has the mutex, given its first word; 0 if no thread has it. The
+    /// kernel frees robust mutexes by that id, so neither libc could put it elsewhere.
     fn owner(word: u64) -> u32 {
         const THREAD: u64 = 0x3fff_ffff; // <linux/futex.h>: FUTEX_TID_MASK
         let lock = if cfg!(target_env = "musl") { word >> 32 } else { word };

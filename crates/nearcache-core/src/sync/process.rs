@@ -1,10 +1,9 @@
 //! Who uses the file: one slot of counters for each process.
 //!
-//! A slot is `identity | counters`. Only its process writes the counters, with
-//! plain loads and stores: exact as long as the callers of one process take
-//! turns (Python's GIL), and never a line that two processes fight for. The
-//! counters of a process that is gone are added to the header's totals when
-//! its slot is needed.
+//! A slot is `identity | counters`. Only its process writes the counters, with plain loads and stores.
+//! They are exact as long as the callers of one process take turns (Python's GIL), and no two
+//! processes fight for a line of memory. When the slot of a process that is gone is needed, its
+//! counters are added to the totals in the header.
 
 use std::cell::RefCell;
 use std::io;
@@ -22,8 +21,8 @@ use crate::memory::Mem;
 const SHARED_SLOT: usize = PROCESS_SLOTS - 1;
 const _: () = assert!(COUNTER_NAMES.len() < PROCESS_WORDS);
 
-/// Process id and start time: names a process for ever, unlike its id alone. The start time is
-/// 0 if it cannot be read (no descriptor is left): then any process with that id counts as it.
+/// Process id and start time: both name a process for ever, unlike its id alone. The start time is
+/// 0 if it cannot be read (no descriptor is left): then any process with that id counts as this one.
 pub(crate) fn identity_of_this_process() -> u64 {
     let start = start_time_of_this_process().map_or(0, |start| start.max(1));
     u64::from(std::process::id()) << 32 | u64::from(start)
@@ -47,8 +46,8 @@ pub(crate) fn may_be_one(one: u64, other: u64) -> bool {
     one == other || (unread && one >> 32 == other >> 32)
 }
 
-/// Whether the process with this identity may still run: false only on proof, as what it holds
-/// is given to others then.
+/// Whether the process with this identity may still run. False only on proof: what the process
+/// holds is given to others then.
 ///
 /// Proof is the kernel's word that nobody has that id, or the start time of another process. A
 /// `/proc` that is not there, hides others' processes (`hidepid`) or cannot be opened for want

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  Record ──> Request ──┬─> group and location  (groups.rs, locations.rs)
-//!            (request.rs)├─> Judgement: why was it not served?  (misses.rs, keys.rs)
-//!                        ├─> Ledger: sums by group and hour  (ledger.rs)
+//!            (request.rs)├─> Judgement: why was it not served?  (judge.rs, keys.rs)
+//!                        ├─> Ledger: sums by group and hour  (sums.rs)
 //!                        ├─> Prices: what a fetch of each URL takes  (prices.rs)
 //!                        ├─> Top: the heaviest URLs  (top.rs)
 //!                        ├─> Recent: the same since the last look  (recent.rs)

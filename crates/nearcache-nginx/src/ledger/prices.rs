@@ -7,14 +7,15 @@
 //!
 //! That is the empirical Bayes estimate of a mean (Efron and Morris, "Data analysis using Stein's
 //! estimator and its generalizations", JASA 1975). Both variances are of logarithms, for a page
-//! that takes ten times as long varies ten times as much, and those of a group with few fetches
-//! lean on the whole log's. A group has few URLs that are its exceptions, and these are what counts:
-//! so no price is drawn further from a URL's own mean than a part of that mean's standard error
-//! ("limited translation", Efron and Morris, JASA 1972), and the less the less it belongs there.
+//! that takes ten times as long varies ten times as much. The variances of a group with few fetches
+//! lean on the whole log's. A group has few URLs that are its exceptions, and these are what counts.
+//! So no price is drawn further from a URL's own mean than a part of that mean's standard error
+//! ("limited translation", Efron and Morris, JASA 1972). The less a URL is like its group, the
+//! smaller that part.
 //!
-//! How certain a sum of prices is, [`Saved`] has as variances. Hits are known; what chance decided
-//! is which fetches were seen of which URLs. The share of a group's mean is what resampling
-//! its URLs gives, in closed form.
+//! [`Saved`] says as variances how certain a sum of prices is. Hits are known. Chance decided which
+//! fetches of which URLs were seen. The share of a group's mean is what resampling its URLs gives,
+//! in closed form.
 //!
 //! The same for `report` and `whatif`. Not here: intervals and words, which are Python's.
 

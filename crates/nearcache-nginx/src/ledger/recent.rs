@@ -1,8 +1,8 @@
 //! What came since somebody last looked, for those who watch a log while nginx writes it.
 //!
-//! The same judgements and sums as the ledger's, but of a second and not of a month: taking
-//! them out costs what happened in between, however long the log and many its groups.
-//! Bounded as the ledger is, also if nobody looks.
+//! These are the same judgements and sums as the ledger's, of a second and not of a month. Taking
+//! them out costs what happened in between, however long the log is and however many groups it has.
+//! They are bounded as the ledger is, also if nobody looks.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
 //! One flat JSON object a line, scanned in place.
 //!
-//! Not a JSON parser: it checks no more than it must to find the members. Members that are not
-//! known are skipped over, whatever is in them; escapes in strings are left as they are. A
-//! known one that is an object or an array is no variable of nginx: another program wrote it, and
-//! read as a text it would be one URL for all requests.
+//! This is no JSON parser: it checks no more than it must to find the members. Members that are not
+//! known are skipped over, whatever is in them. Escapes in strings are left as they are. A known
+//! member that is an object or an array is no variable of nginx. Another program wrote it, and read
+//! as a text it would be one URL for all requests.
 
 use crate::log::record::{Field, Record};
 

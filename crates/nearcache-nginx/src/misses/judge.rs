@@ -1,7 +1,7 @@
 //! Why was a request not served from the cache? One reason each, from the line and the past.
 //!
 //! Headers that forbid storing come first, then what the key's past shows. A reason is
-//! claimed only if the log shows it; what could be either of two has a class of its own.
+//! claimed only if the log shows it. A request with two possible reasons has a class of its own.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -1,9 +1,9 @@
 //! What is remembered of every key: a few words each, by the 64-bit XXH3 of the key.
 //!
-//! Beyond `most` keys they are sampled by hash, as SHARDS does (Waldspurger et al., FAST
-//! 2015): whenever the table is full the rate is halved, keys outside of it are forgotten,
-//! and each event of a kept key then stands for so many more. Sampled is by family, so that
-//! spellings of one key stay together.
+//! Beyond `most` keys are sampled by hash, as SHARDS does it (Waldspurger et al., FAST 2015):
+//! whenever the table is full the rate is halved, keys outside of the sample are forgotten, and
+//! each event of a kept key then stands for twice as many. The hash is that of a key's family, so
+//! that spellings of one key stay together.
 
 use std::collections::HashMap;
 
