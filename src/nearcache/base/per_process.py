@@ -8,7 +8,8 @@ use. In another process it makes a new thing, *as a whole*: a lock that a thread
 at the moment of the fork stays held in the child for ever, and so does what is behind that lock.
 
     once(key, make)     survives a fork: settings, engines, tables
-    OfProcess(make)     is made anew in each child
+    once_here(...)      is made anew in each child
+    OfProcess(make)     likewise, without a key
     Mutex()             is a lock of this process, of the kind that ``threading`` makes now
 
 The first caller of :func:`generation` in a child also calls what was given to :func:`when_forked`,
@@ -40,6 +41,7 @@ __all__ = [
     "generation",
     "nowhere",
     "once",
+    "once_here",
     "unique_number",
     "when_forked",
 ]
@@ -89,7 +91,8 @@ class Mutex:
 
 
 _made: dict[Hashable, Any] = {}
-_mutex = Mutex(reentrant=True)
+_made_here: OfProcess[dict[Hashable, Any]] = OfProcess(dict)
+_making, _making_here = Mutex(reentrant=True), Mutex(reentrant=True)
 
 
 def once(key: Hashable, make: Callable[[], T]) -> T:
@@ -99,13 +102,25 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
     log handler has a lock of its own, and may use a cache. ``make`` may call :func:`once`, and so
     may what interrupts it (a signal handler, a finalizer): what was made first is kept.
     """
+    return _first(_made, _making, key, make)
+
+
+def once_here(key: Hashable, make: Callable[[], T]) -> T:
+    """:func:`once` for this very process: for sockets, which a forked child must not keep.
+
+    The lock is another one, so ``make`` may wait for a connection.
+    """
+    return _first(_made_here.here(), _making_here, key, make)
+
+
+def _first(made: dict[Hashable, Any], making: Mutex, key: Hashable, make: Callable[[], T]) -> T:
     try:
-        found: T = _made[key]
+        found: T = made[key]
     except KeyError:
-        with _mutex.now():
-            if key not in _made:
-                _made.setdefault(key, make())
-            found = _made[key]
+        with making.now():
+            if key not in made:
+                made.setdefault(key, make())
+            found = made[key]
     return found
 
 

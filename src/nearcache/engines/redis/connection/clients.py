@@ -25,6 +25,7 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from nearcache.base.per_process import once_here
 from nearcache.engines.redis.connection.connect import (
     PACKING,
     QUIET,
@@ -33,7 +34,7 @@ from nearcache.engines.redis.connection.connect import (
 )
 from nearcache.engines.redis.connection.event_loops import of_this_loop
 from nearcache.engines.redis.connection.fair_semaphore import AsyncFairSemaphore
-from nearcache.engines.redis.connection.pool import AsyncFairPool, FairPool, once_here, too_late
+from nearcache.engines.redis.connection.pool import AsyncFairPool, FairPool, too_late
 from nearcache.engines.redis.target.target import Address, Target
 
 

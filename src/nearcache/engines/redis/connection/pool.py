@@ -17,18 +17,15 @@ import contextlib
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any
 
 import redis
 import redis.asyncio
 
 from nearcache import errors
-from nearcache.base.per_process import Mutex, OfProcess, generation, when_forked
+from nearcache.base.per_process import Mutex, generation, when_forked
 from nearcache.engines.redis.connection.connect import put_away
 from nearcache.engines.redis.connection.fair_semaphore import AsyncFairSemaphore, FairSemaphore
-
-T = TypeVar("T")
 
 
 class PoolTimeout(errors.PoolTimeout, redis.ConnectionError):
@@ -144,7 +141,7 @@ class AsyncFairPool(redis.asyncio.ConnectionPool):
                 self._gate.leave()
 
 
-# ---- one of each per process
+# ---- all of this process
 
 
 _pools: weakref.WeakSet[FairPool] = weakref.WeakSet()
@@ -154,27 +151,6 @@ _pools: weakref.WeakSet[FairPool] = weakref.WeakSet()
 def _put_away() -> None:
     for pool in list(_pools):
         pool.put_away()
-
-
-_made: OfProcess[dict[Hashable, Any]] = OfProcess(dict)
-_making = Mutex(reentrant=True)
-
-
-def once_here(key: Hashable, make: Callable[[], T]) -> T:
-    """What ``make`` returned when it was first called for ``key`` in this very process.
-
-    :func:`nearcache.base.per_process.once` keeps what it has across a fork; sockets must not be
-    kept.
-    """
-    made = _made.here()
-    try:
-        found: T = made[key]
-    except KeyError:
-        with _making.now():
-            if key not in made:
-                made[key] = make()
-            found = made[key]
-    return found
 
 
 def close_all() -> None:
