@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcache.backends import SharedMemoryCache, SharedMemoryOptions
-from nearcache.base.keys import KeySpace, decode_key, encode_key, glob_escape, glob_regex
+from nearcache.base.keys import KeySpace, decode_key, encode_key, glob_escape
 from nearcache.base.options import GIB, MIB, human_bytes, human_duration, size_bytes
 from nearcache.codec import Codec, Undecodable, make_codec
+from nearcache.engines.memory import glob_regex
 from nearcache.errors import OptionError
 
 

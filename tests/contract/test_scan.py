@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+
 import pytest
 
 from nearcache.base.keys import glob_escape
 from nearcache.engines.contract import Engine
+from nearcache.engines.memory import glob_regex
 from tests.contract.conftest import local_only, scanned
 
 
@@ -67,6 +71,19 @@ def test_patterns_match_whole_keys_as_in_redis(
     assert {key for key, *_ in scanned(engine, 10, glob=glob)} == expected
     assert engine.clear_matching(glob=glob) == len(expected)
     assert scanned(engine, 10, glob=glob) == []
+
+
+@local_only
+@pytest.mark.parametrize("seed", range(5))
+def test_any_pattern_means_the_same_to_every_engine(engine: Engine, seed: int) -> None:
+    """Redis reads some sets otherwise: in ``[a-]`` the bracket ends a range there."""
+    letters = random.Random(seed)
+    keys = {bytes(each) for n in (1, 2, 3) for each in itertools.product(b"ab-]^\\[", repeat=n)}
+    engine.set_many([(key, b"v") for key in keys], None)
+    for _ in range(200):
+        glob = bytes(letters.choices(b"ab-]^\\[*?", k=letters.randint(1, 6)))
+        found = {key for key, *_ in scanned(engine, 1000, glob=glob)}
+        assert found == set(filter(glob_regex(glob).fullmatch, keys)), glob
 
 
 def test_prefix_and_pattern_must_both_match(engine: Engine) -> None:

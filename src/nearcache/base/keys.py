@@ -1,7 +1,8 @@
 """Keys: Django's default key function, key bytes, and glob patterns over them.
 
 Patterns are Redis's: ``*`` any run, ``?`` one byte, ``[abc]`` ``[a-z]`` ``[^a]`` one byte of
-a set, ``\\`` takes the next byte literally. They match whole keys, as bytes.
+a set, ``\\`` takes the next byte literally. They match whole keys, as bytes; each engine matches
+them itself.
 """
 
 from __future__ import annotations
@@ -30,53 +31,6 @@ def decode_key(raw: bytes) -> str:
 def glob_escape(literal: bytes) -> bytes:
     """A pattern that matches exactly ``literal``: for prefixes with special characters."""
     return _SPECIAL.sub(rb"\\\g<0>", literal)
-
-
-def glob_regex(glob: bytes) -> re.Pattern[bytes]:
-    """The regular expression that means the same as ``glob``; use ``fullmatch``."""
-    parts: list[bytes] = []
-    at = 0
-    while at < len(glob):
-        part, at = _translate(glob, at)
-        parts.append(part)
-    return re.compile(b"".join(parts), re.DOTALL)
-
-
-def _translate(glob: bytes, at: int) -> tuple[bytes, int]:
-    char = glob[at : at + 1]
-    if char == b"*":
-        return b".*", at + 1
-    if char == b"?":
-        return b".", at + 1
-    if char == b"[":
-        return _translate_set(glob, at + 1)
-    if char == b"\\" and at + 1 < len(glob):
-        return re.escape(glob[at + 1 : at + 2]), at + 2
-    return re.escape(char), at + 1
-
-
-def _translate_set(glob: bytes, at: int) -> tuple[bytes, int]:
-    negated = glob[at : at + 1] == b"^"
-    at += negated
-    members: list[bytes] = []
-    while at < len(glob) and glob[at : at + 1] != b"]":
-        low, at = _set_member(glob, at)
-        if glob[at : at + 1] == b"-" and at + 1 < len(glob) and glob[at + 1 : at + 2] != b"]":
-            high, at = _set_member(glob, at + 1)
-            low, high = min(low, high), max(low, high)
-            members.append(re.escape(low) + b"-" + re.escape(high))
-        else:
-            members.append(re.escape(low))
-    inside = b"".join(members)
-    if not inside:
-        return (b"." if negated else b"(?!)"), at + 1
-    return b"[" + (b"^" if negated else b"") + inside + b"]", at + 1
-
-
-def _set_member(glob: bytes, at: int) -> tuple[bytes, int]:
-    if glob[at : at + 1] == b"\\" and at + 1 < len(glob):
-        at += 1
-    return glob[at : at + 1], at + 1
 
 
 class KeySpace:

@@ -13,12 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nearcache.base.clock import Clock, SystemClock
-from nearcache.base.keys import glob_regex
 from nearcache.engines.contract import ABSENT, ScanItem
 from nearcache.errors import DataError
 
 _COUNTER = re.compile(rb"-?(0|[1-9][0-9]*)")
 _INT64 = range(-(2**63), 2**63)
+
+_PART = re.compile(rb"(\*)|(\?)|\[(\^?)((?:(?:\\.|[^\]])(?:-[^\]])?)*)\]?|\\?(.)", re.DOTALL)
+_MEMBER = re.compile(rb"(\\.|[^\]])(?:-([^\]]))?", re.DOTALL)
 
 PLACE_KEPT_MS = 2000
 """How long a place in a lock's queue waits for its owner to ask again."""
@@ -280,3 +282,23 @@ def _counter(value: bytes) -> int:
     if len(value) > 20 or not _COUNTER.fullmatch(value):
         raise DataError("the value is not a counter")
     return int(value)
+
+
+def glob_regex(glob: bytes) -> re.Pattern[bytes]:
+    """The regular expression that means the same as a pattern of keys; use ``fullmatch``."""
+    return re.compile(_PART.sub(_translated, glob), re.DOTALL)
+
+
+def _translated(part: re.Match[bytes]) -> bytes:
+    star, _, negated, members, literal = part.groups()
+    if literal is not None:
+        return re.escape(literal)
+    if members is None:
+        return b".*" if star else b"."
+    inside = b""
+    for low, high in _MEMBER.findall(members):
+        ends = sorted((low[-1:], high or low[-1:]))
+        inside += b"-".join(map(re.escape, ends))
+    if not inside:
+        return b"." if negated else b"(?!)"
+    return b"[" + bytes(negated) + inside + b"]"
