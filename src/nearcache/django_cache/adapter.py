@@ -204,11 +204,6 @@ class EngineCache(Configured):
 
     incr, aincr = twins(_incr)
 
-    def _decr(self, key: Any, delta: Any = 1, version: int | None = None) -> Flow[Any]:
-        return (yield from self._incr(key, -delta, version))
-
-    decr, adecr = twins(_decr)
-
     def _get_many(self, keys: Iterable[Any], version: int | None = None) -> Flow[dict[Any, Any]]:
         given = list(keys)
         raws = yield ask("get_many", [self._raw_key(key, version) for key in given])

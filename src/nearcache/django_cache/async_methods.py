@@ -70,9 +70,6 @@ class AsyncMethods(Base):
     async def aincr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
         return self.incr(key, delta, version)
 
-    async def adecr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
-        return self.decr(key, delta, version)
-
     # -- walks through the whole store -------------------------------------------------------
 
     async def adelete_pattern(self, pattern: str, version: int | None = None) -> int:

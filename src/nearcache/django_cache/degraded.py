@@ -11,28 +11,106 @@ What must not pretend raises all the same:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 
 from nearcache.base.degraded_mode import DegradedMode
 from nearcache.django_cache.adapter import Configured
+from nearcache.errors import EngineUnavailable
+
+if TYPE_CHECKING:
+    from nearcache.django_cache.extra_methods import ExtraMethods as Base
+else:
+    Base = object
 
 SESSION_ENGINES = {
     "django.contrib.sessions.backends.cache",
     "django.contrib.sessions.backends.cached_db",
 }
 
+# -- what is answered instead ------------------------------------------------------------------
+
 Answer = Callable[..., Any]
 
 
-class Forgiving:
+def _always(make: Callable[[], Any]) -> Answer:
+    return lambda *_args, **_kwargs: make()
+
+
+def _default_given(*args: Any, **kwargs: Any) -> Any:
+    return kwargs.get("default", args[1] if len(args) > 1 else None)
+
+
+def _all_keys(data: Mapping[Any, Any], *_args: Any, **_kwargs: Any) -> list[Any]:
+    return list(data)
+
+
+_no, _zero = _always(bool), _always(int)
+_nothing = _always(lambda: None)
+ANSWERS: dict[str, tuple[Answer, str]] = {
+    "get": (_default_given, "read"),
+    "get_many": (_always(dict), "read"),
+    "has_key": (_no, "read"),
+    "ttl": (_zero, "read"),
+    "pttl": (_zero, "read"),
+    "keys": (_always(list), "read"),
+    "set": (_nothing, "store"),
+    "add": (_no, "store"),
+    "set_many": (_all_keys, "store"),
+    "touch": (_no, "change"),
+    "expire": (_no, "change"),
+    "pexpire": (_no, "change"),
+    "expire_at": (_no, "change"),
+    "pexpire_at": (_no, "change"),
+    "persist": (_no, "change"),
+    "delete": (_no, "change"),
+    "delete_many": (_nothing, "change"),
+    "delete_pattern": (_zero, "change"),
+    "clear": (_nothing, "change"),
+}
+"""By method. A full server refuses to store, and takes other changes."""
+
+
+class Forgiving(Base):
     """What a backend that may forgive has in common with the others."""
 
     _forgives = False
+    _forgiven: tuple[type[Exception], ...] = (EngineUnavailable,)
     _outage: DegradedMode
+
+    def iter_keys(
+        self, pattern: str = "*", version: int | None = None, itersize: int | None = None
+    ) -> Iterator[str]:
+        """:meth:`ExtraMethods.iter_keys`; the iteration ends where an outage begins."""
+        try:
+            yield from super().iter_keys(pattern, version, itersize)
+        except self._forgiven as error:
+            self._forgive(error)
+
+    async def aiter_keys(
+        self, pattern: str = "*", version: int | None = None, itersize: int | None = None
+    ) -> AsyncIterator[str]:
+        """:meth:`iter_keys`, to be iterated with ``async for``."""
+        try:
+            async for key in super().aiter_keys(pattern, version, itersize):
+                yield key
+        except self._forgiven as error:
+            self._forgive(error)
+
+    def _instead(self, error: Exception, method: str, *args: Any, **kwargs: Any) -> Any:
+        """What the method answers now; raises the error unless outages are forgiven."""
+        answer, kind = ANSWERS[method]
+        if method == "add" and self._forgives and self._holds_sessions():
+            raise error
+        self._forgive(error, write=kind != "read")
+        return answer(*args, **kwargs)
+
+    def _answered(self, method: str) -> None:
+        """The method has answered by itself."""
+        self._succeeded(ANSWERS[method][1] == "store")
 
     def _forgive(self, error: Exception, write: bool = False) -> None:
         """Raises the error unless outages are forgiven."""
@@ -61,22 +139,3 @@ class Forgiving:
     def _is_as(self, other: Any) -> bool:
         """Whether that backend has the same keys in the same store."""
         raise NotImplementedError
-
-
-# -- what is answered instead ------------------------------------------------------------------
-
-
-def _always(make: Callable[[], Any]) -> Answer:
-    return lambda *_args, **_kwargs: make()
-
-
-def default_given(*args: Any, **kwargs: Any) -> Any:
-    return kwargs.get("default", args[1] if len(args) > 1 else None)
-
-
-def all_keys(data: Mapping[Any, Any], *_args: Any, **_kwargs: Any) -> list[Any]:
-    return list(data)
-
-
-no, zero, no_values, no_keys = map(_always, (bool, int, dict, list))
-nothing = _always(lambda: None)

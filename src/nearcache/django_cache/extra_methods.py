@@ -37,7 +37,11 @@ INCR_ATTEMPTS = 1000
 
 
 class ExtraMethods(BaseCache):
-    """The methods beyond Django's; see the head of this module."""
+    """The methods beyond Django's; see the head of this module.
+
+    ``close``, which Django calls after every request, is its own, and does nothing: the store
+    belongs to the process.
+    """
 
     clock: ClassVar[Clock] = SystemClock()
 
@@ -321,12 +325,6 @@ class ExtraMethods(BaseCache):
 
     incr_version, aincr_version = twins(_incr_version)
 
-    def decr_version(self, key: Any, delta: int = 1, version: int | None = None) -> int:
-        return self.incr_version(key, -delta, version)
-
-    async def adecr_version(self, key: Any, delta: int = 1, version: int | None = None) -> int:
-        return await self.aincr_version(key, -delta, version)
-
     # -- the store itself --------------------------------------------------------------------
 
     def _stats(self) -> Flow[dict[str, int]]:
@@ -345,12 +343,6 @@ class ExtraMethods(BaseCache):
 
     check, acheck = twins(_check)
 
-    def close(self, **kwargs: Any) -> None:
-        """Nothing: the store belongs to the process, and Django calls this after every request."""
-
-    async def aclose(self, **kwargs: Any) -> None:
-        """As little as :meth:`close`."""
-
     # -- shared by the above -----------------------------------------------------------------
 
     def _decoded(self, raw: bytes, default: Any) -> Any:
@@ -366,13 +358,19 @@ class ExtraMethods(BaseCache):
     def _raw_key(self, key: Any, version: int | None) -> bytes:
         return encode_key(self.make_and_validate_key(key, version))
 
-    def _expires_at_ms(self, timeout: Any) -> int | None:
+    def _lifetime_ms(self, timeout: Any) -> int | None:
+        """Milliseconds to live: None for ever, 0 for none at all."""
         if timeout == DEFAULT_TIMEOUT:
             timeout = self.default_timeout
-        if timeout is None or timeout > ENDLESS_S:
-            return None
         # Rounded up: a timeout above 0 lets the value live, if not for long.
-        return EXPIRED_MS if timeout <= 0 else self.clock.now_ms() + math.ceil(timeout * 1000)
+        endless = timeout is None or timeout > ENDLESS_S
+        return None if endless else math.ceil(max(timeout, 0) * 1000)
+
+    def _expires_at_ms(self, timeout: Any) -> int | None:
+        lifetime_ms = self._lifetime_ms(timeout)
+        if lifetime_ms is None:
+            return None
+        return self.clock.now_ms() + lifetime_ms if lifetime_ms else EXPIRED_MS
 
     def _key_space(self, version: int | None) -> KeySpace:
         space = KeySpace(

@@ -38,7 +38,7 @@ from nearcache.codec import Undecodable
 from nearcache.codec.envelope import Envelope, EnvelopeCodec, opened
 from nearcache.coordination.background_refresh import Failing, in_task, in_thread
 from nearcache.coordination.single_flight import Flight, Tasks, Threads
-from nearcache.django_cache.extra_methods import ENDLESS_S, EXPIRED_MS, ExtraMethods
+from nearcache.django_cache.extra_methods import EXPIRED_MS, ExtraMethods
 from nearcache.django_cache.get_or_set_options import StampedeOptions, Terms, terms_of
 from nearcache.errors import EngineBusy, EngineUnavailable, OptionError, ServerNotReady
 
@@ -198,11 +198,6 @@ class StampedeProof(ExtraMethods):
         """False where values are written as another backend does: no room for soft deadlines."""
         return isinstance(self.codec, EnvelopeCodec)
 
-    def _touch(
-        self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> Flow[bool]:
-        return (yield from self._moved(self._raw_key(key, version), self._expires_at_ms(timeout)))
-
     # -- what was asked for ------------------------------------------------------------------
 
     def _terms(
@@ -234,11 +229,6 @@ class StampedeProof(ExtraMethods):
     ) -> Call:
         raw_key, lifetime_ms = self._raw_key(key, version), self._lifetime_ms(timeout)
         return Call(raw_key, default, lifetime_ms, terms, ways, counts)
-
-    def _lifetime_ms(self, timeout: Any) -> int | None:
-        if timeout == DEFAULT_TIMEOUT:
-            timeout = self.default_timeout
-        return None if timeout is None or timeout > ENDLESS_S else math.ceil(timeout * 1000)
 
     # -- fresh, stale, late or missing -------------------------------------------------------
 

@@ -13,24 +13,14 @@ makes a subclass of itself where the option is set.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nearcache.base.clock import Clock
 from nearcache.base.degraded_mode import DegradedMode
 from nearcache.base.per_process import once
 from nearcache.base.sans_io import Flow, Run, arun, run
-from nearcache.django_cache.degraded import (
-    Answer,
-    Forgiving,
-    all_keys,
-    default_given,
-    no,
-    no_keys,
-    no_values,
-    nothing,
-    zero,
-)
+from nearcache.django_cache.degraded import ANSWERS, Forgiving
 from nearcache.errors import EngineUnavailable, RegionError
 
 if TYPE_CHECKING:
@@ -41,7 +31,6 @@ else:
     Base = Forgiving
 
 PAUSE_S = 1.0
-FORGIVEN = EngineUnavailable, RegionError
 
 T = TypeVar("T")
 
@@ -75,48 +64,11 @@ class Place:
         self._again_at_s = self._clock.monotonic_s() + PAUSE_S
 
 
-def _called(name: str, answer: Answer, kind: str = "read") -> Any:
-    """The backend's own method; ``answer(*arguments)`` while the cache is away."""
-
-    def method(self: ForgivingMethods, *args: Any, **kwargs: Any) -> Any:
-        try:
-            result = getattr(super(ForgivingMethods, self), name)(*args, **kwargs)
-        except FORGIVEN as error:
-            self._forgive(error, write=kind != "read")
-            return answer(*args, **kwargs)
-        if self._outage.drops:
-            self._succeeded(kind == "store")
-        return result
-
-    method.__name__ = name
-    return method
-
-
-def _awaited(name: str, answer: Answer, kind: str = "read") -> Any:
-    """The same of a coroutine."""
-
-    async def method(self: ForgivingMethods, *args: Any, **kwargs: Any) -> Any:
-        try:
-            result = await getattr(super(ForgivingMethods, self), name)(*args, **kwargs)
-        except FORGIVEN as error:
-            self._forgive(error, write=kind != "read")
-            return answer(*args, **kwargs)
-        if self._outage.drops:
-            self._succeeded(kind == "store")
-        return result
-
-    method.__name__ = name
-    return method
-
-
-def _both(name: str, answer: Answer, kind: str = "read") -> tuple[Any, Any]:
-    return _called(name, answer, kind), _awaited(f"a{name}", answer, kind)
-
-
 class ForgivingMethods(Base):
-    """Goes before SharedMemoryCache. The ``a`` twins that call these need none of their own."""
+    """Goes before SharedMemoryCache. Its methods of :data:`.degraded.ANSWERS` are made below."""
 
     _forgives = True
+    _forgiven = EngineUnavailable, RegionError
 
     def __init__(self, location: Any, params: dict[str, Any]) -> None:
         super().__init__(location, params)
@@ -132,54 +84,11 @@ class ForgivingMethods(Base):
         same_file = getattr(other, "path", None) == self.path  # type: ignore[attr-defined]
         return same_file and bool(other.key_prefix == self.key_prefix)
 
-    get = _called("get", default_given)
-    get_many = _called("get_many", no_values)
-    has_key = _called("has_key", no)
-    set = _called("set", nothing, "store")
-    set_many = _called("set_many", all_keys, "store")
-    touch = _called("touch", no, "change")
-    delete = _called("delete", no, "change")
-    delete_many = _called("delete_many", nothing, "change")
-    clear, aclear = _both("clear", nothing, "change")
-    ttl, attl = _both("ttl", zero)
-    pttl, apttl = _both("pttl", zero)
-    expire, aexpire = _both("expire", no, "change")
-    pexpire, apexpire = _both("pexpire", no, "change")
-    expire_at, aexpire_at = _both("expire_at", no, "change")
-    pexpire_at, apexpire_at = _both("pexpire_at", no, "change")
-    persist, apersist = _both("persist", no, "change")
-    keys, akeys = _both("keys", no_keys)
-    delete_pattern, adelete_pattern = _both("delete_pattern", zero, "change")
-
-    def add(self, *args: Any, **kwargs: Any) -> bool:
-        try:
-            done: bool = super().add(*args, **kwargs)
-        except FORGIVEN as error:
-            if self._holds_sessions():
-                raise
-            self._forgive(error, write=True)
-            return False
-        self._succeeded(write=True)
-        return done
-
-    def iter_keys(self, *args: Any, **kwargs: Any) -> Iterator[str]:
-        try:
-            yield from super().iter_keys(*args, **kwargs)
-        except FORGIVEN as error:
-            self._forgive(error)
-
-    async def aiter_keys(self, *args: Any, **kwargs: Any) -> AsyncIterator[str]:
-        try:
-            async for key in super().aiter_keys(*args, **kwargs):
-                yield key
-        except FORGIVEN as error:
-            self._forgive(error)
-
     def stats(self) -> dict[str, int]:
         """Those of the store, if it is there, and what this process forgave."""
         try:
             found = super().stats()
-        except FORGIVEN as error:
+        except self._forgiven as error:
             self._forgive(error)
             found = self.counters.as_dict()
         return found | {"forgiven": self._outage.forgiven}
@@ -208,6 +117,47 @@ class ForgivingMethods(Base):
 
 def _computed(default: Any) -> Flow[Any]:
     return (yield Run(default)) if callable(default) else default
+
+
+def _called(name: str) -> Any:
+    """The backend's own method; what stands for it while the cache is away."""
+
+    def method(self: ForgivingMethods, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = getattr(super(ForgivingMethods, self), name)(*args, **kwargs)
+        except self._forgiven as error:
+            return self._instead(error, name, *args, **kwargs)
+        if self._outage.drops:
+            self._answered(name)
+        return result
+
+    method.__name__ = name
+    return method
+
+
+def _awaited(name: str) -> Any:
+    """The same of its twin."""
+
+    async def method(self: ForgivingMethods, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = await getattr(super(ForgivingMethods, self), f"a{name}")(*args, **kwargs)
+        except self._forgiven as error:
+            return self._instead(error, name, *args, **kwargs)
+        if self._outage.drops:
+            self._answered(name)
+        return result
+
+    method.__name__ = f"a{name}"
+    return method
+
+
+TWINS_CALL = {"get", "get_many", "has_key", "set", "add", "set_many"}
+TWINS_CALL |= {"touch", "delete", "delete_many"}
+"""Methods that their ``a`` twins call, which need nothing of their own then."""
+for _name in ANSWERS:
+    setattr(ForgivingMethods, _name, _called(_name))
+    if _name not in TWINS_CALL:
+        setattr(ForgivingMethods, f"a{_name}", _awaited(_name))
 
 
 def forgiving_class(kind: type) -> type:

@@ -13,7 +13,7 @@ waiting mends them.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NoReturn
 
 from django.conf import settings
@@ -23,16 +23,7 @@ from nearcache import _core
 from nearcache.base.keys import encode_key
 from nearcache.base.sans_io import Ask, Flow, ask, call, twins
 from nearcache.django_cache.adapter import EngineCache, SettingsError
-from nearcache.django_cache.degraded import (
-    Forgiving,
-    all_keys,
-    default_given,
-    no,
-    no_keys,
-    no_values,
-    nothing,
-    zero,
-)
+from nearcache.django_cache.degraded import Forgiving
 from nearcache.django_cache.extra_methods import ExtraMethods
 from nearcache.django_cache.placement import test_run
 from nearcache.django_cache.redis.options import RedisOptions
@@ -49,23 +40,20 @@ AsyncMethod = Callable[..., Coroutine[Any, Any, Any]]
 
 
 def forgiving(
-    flow: Callable[..., Flow[Any]], answer: Callable[..., Any], kind: str = "read"
+    name: str, flow: Callable[..., Flow[Any]]
 ) -> tuple[Callable[..., Flow[Any]], Method, AsyncMethod]:
-    """The flow, its method and its ``a`` twin; during an outage they say ``answer(*arguments)``.
-
-    ``kind``: "read", "store" or "change"; a full server refuses to store, and deletes.
-    """
+    """The flow, its method of that name and its ``a`` twin, which forgive outages."""
 
     @functools.wraps(flow)
     def forgiven(self: RedisMethods, *args: Any, **kwargs: Any) -> Flow[Any]:
         try:
             result = yield from flow(self, *args, **kwargs)
         except EngineUnavailable as error:
-            self._forgive(error, write=kind != "read")
-            return answer(*args, **kwargs)
-        self._succeeded(kind == "store")
+            return self._instead(error, name, *args, **kwargs)
+        self._answered(name)
         return result
 
+    forgiven.__name__ = f"_{name}"
     return forgiven, *twins(forgiven)
 
 
@@ -199,21 +187,6 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
         reply = yield from self._replied(packed, ONCE)
         return _stored(reply, True)
 
-    def _add(
-        self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> Flow[bool]:
-        try:
-            done = yield from self._added(key, value, timeout, version)
-        except EngineUnavailable as error:
-            if self._forgives and self._holds_sessions():
-                raise
-            self._forgive(error, write=True)
-            return False
-        self._succeeded(write=True)
-        return done
-
-    add, aadd = twins(_add)
-
     def _got_many(self, keys: Iterable[Any], version: int | None = None) -> Flow[dict[Any, Any]]:
         if self._sharded:
             return (yield from EngineCache._get_many(self, keys, version))
@@ -235,9 +208,6 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
             if ErrorReply in map(type, replies):
                 self._raise(next(each for each in replies if type(each) is ErrorReply), packed)
         return []
-
-    def _did_delete_many(self, keys: Iterable[Any], version: int | None = None) -> Flow[None]:
-        yield ask("delete_many", [self._raw_key(key, version) for key in keys])
 
     def _incr(
         self,
@@ -279,40 +249,21 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
 
     incr_version, aincr_version = twins(_incr_version)
 
-    _get = forgiving(EngineCache._get, default_given)[0]
-    _get_many, get_many, aget_many = forgiving(_got_many, no_values)
-    _set_many, set_many, aset_many = forgiving(_did_set_many, all_keys, "store")
-    _delete_many, delete_many, adelete_many = forgiving(_did_delete_many, nothing, "change")
-    _delete, delete, adelete = forgiving(EngineCache._delete, no, "change")
-    _touch, touch, atouch = forgiving(EngineCache._touch, no, "change")
-    _has_key, has_key, ahas_key = forgiving(EngineCache._has_key, no)
+    _add, add, aadd = forgiving("add", _added)
+    _get_many, get_many, aget_many = forgiving("get_many", _got_many)
+    _set_many, set_many, aset_many = forgiving("set_many", _did_set_many)
+    _delete_many, delete_many, adelete_many = forgiving("delete_many", EngineCache._delete_many)
+    _delete, delete, adelete = forgiving("delete", EngineCache._delete)
+    _touch, touch, atouch = forgiving("touch", EngineCache._touch)
+    _has_key, has_key, ahas_key = forgiving("has_key", EngineCache._has_key)
 
     # -- those beyond Django's ---------------------------------------------------------------
 
-    _pttl, pttl, apttl = forgiving(ExtraMethods._pttl, zero)
-    _expire, expire, aexpire = forgiving(ExtraMethods._expire, no, "change")
-    _pexpire_at, pexpire_at, apexpire_at = forgiving(ExtraMethods._pexpire_at, no, "change")
-    _persist, persist, apersist = forgiving(ExtraMethods._persist, no, "change")
-    _keys, keys, akeys = forgiving(ExtraMethods._keys, no_keys)
-
-    def iter_keys(
-        self, pattern: str = "*", version: int | None = None, itersize: int | None = None
-    ) -> Iterator[str]:
-        """:meth:`ExtraMethods.iter_keys`; the iteration ends where an outage begins."""
-        try:
-            yield from super().iter_keys(pattern, version, itersize)
-        except EngineUnavailable as error:
-            self._forgive(error)
-
-    async def aiter_keys(
-        self, pattern: str = "*", version: int | None = None, itersize: int | None = None
-    ) -> AsyncIterator[str]:
-        """:meth:`iter_keys`, to be iterated with ``async for``."""
-        try:
-            async for key in super().aiter_keys(pattern, version, itersize):
-                yield key
-        except EngineUnavailable as error:
-            self._forgive(error)
+    _pttl, pttl, apttl = forgiving("pttl", ExtraMethods._pttl)
+    _expire, expire, aexpire = forgiving("expire", ExtraMethods._expire)
+    _pexpire_at, pexpire_at, apexpire_at = forgiving("pexpire_at", ExtraMethods._pexpire_at)
+    _persist, persist, apersist = forgiving("persist", ExtraMethods._persist)
+    _keys, keys, akeys = forgiving("keys", ExtraMethods._keys)
 
     def _deleted_pattern(
         self, pattern: str, version: int | None = None, itersize: int | None = None
@@ -328,7 +279,7 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
         gone: int = yield ask("clear_matching", prefix=prefix, glob=glob, **count)
         return gone
 
-    _delete_pattern, delete_pattern, adelete_pattern = forgiving(_deleted_pattern, zero, "change")
+    _delete_pattern, delete_pattern, adelete_pattern = forgiving("delete_pattern", _deleted_pattern)
 
     def _cleared(self) -> Flow[None]:
         """Deletes every key of this KEY_PREFIX, of all versions, and nobody else's.
@@ -342,7 +293,7 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
         else:
             yield ask("clear_matching", prefix=self._common_prefix())
 
-    _clear, clear, aclear = forgiving(_cleared, nothing, "change")
+    _clear, clear, aclear = forgiving("clear", _cleared)
 
     def _flush_all(self) -> Flow[None]:
         """FLUSHDB on every primary: other programs' keys and all locks are gone as well.
