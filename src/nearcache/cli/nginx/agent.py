@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nearcache.cli.nginx.common import caches_option, levels_option, template_option
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
@@ -28,15 +29,7 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
 
 
 @click.command()
-@click.option(
-    "--cache",
-    "caches",
-    required=True,
-    multiple=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="The directory of *_cache_path. May be given several times.",
-)
+@caches_option
 @click.option(
     "--secret-file",
     required=True,
@@ -52,18 +45,14 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     callback=_address,
     help="Where to listen; port 0 takes a free one.",
 )
-@click.option(
-    "--template",
-    metavar="KEY",
-    help="How keys are made of URLs, as '{scheme}{host}{uri}'. [learned]",
-)
+@template_option
 @click.option(
     "--config",
     metavar="FILE",
     type=click.Path(),
     help="nginx.conf or the output of `nginx -T`: keys and levels are read there.",
 )
-@click.option("--levels", metavar="1:2", help="As in *_cache_path. [learned]")
+@levels_option
 @click.option(
     "--no-vary",
     is_flag=True,

@@ -72,6 +72,23 @@ def _group(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
     return tuple(pairs)
 
 
+caches_option = click.option(
+    "--cache",
+    "caches",
+    required=True,
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The directory of *_cache_path. May be given several times.",
+)
+template_option = click.option(
+    "--template",
+    metavar="KEY",
+    help="How keys are made of URLs, as '{scheme}{host}{uri}'. [learned]",
+)
+levels_option = click.option("--levels", metavar="1:2", help="As in *_cache_path. [learned]")
+
+
 def log_options(command: Command) -> Command:
     """Which logs, how to read them, and which of their lines."""
     for decorate in (

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import click
 
-from nearcache.cli.nginx.common import print_json, print_page
+from nearcache.cli.nginx.common import (
+    caches_option,
+    levels_option,
+    print_json,
+    print_page,
+    template_option,
+)
 from nearcache.errors import NginxError
 
 if TYPE_CHECKING:
@@ -58,30 +64,18 @@ class Order:
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[URL|KEY]...")
-@click.option(
-    "--cache",
-    "caches",
-    required=True,
-    multiple=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="The directory of *_cache_path. May be given several times.",
-)
+@caches_option
 @click.option("--key", multiple=True, help="A key as nginx has it; no URL is understood from it.")
 @click.option("--match", metavar="GLOB", help="All keys like this, as '*/shop/*'.")
 @click.option("--regex", metavar="RE", help="All keys in which this is found.")
-@click.option(
-    "--template",
-    metavar="KEY",
-    help="How keys are made of URLs, as '{scheme}{host}{uri}'. [learned]",
-)
+@template_option
 @click.option(
     "--config",
     metavar="FILE",
     type=click.Path(allow_dash=True),
     help="nginx.conf or the output of `nginx -T`: keys and levels are read there.",
 )
-@click.option("--levels", metavar="1:2", help="As in *_cache_path. [learned]")
+@levels_option
 @click.option("--hard", is_flag=True, help="Unlink files instead of expiring them in place.")
 @click.option(
     "--forbid-stale",

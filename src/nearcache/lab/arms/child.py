@@ -18,7 +18,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from nearcache.lab.base.subject import Unavailable
-from nearcache.lab.servers import child_setup, end_process
+from nearcache.lab.servers import child_setup, end_process, last_words
 
 ANSWER_TIMEOUT_S = 45.0  # below that of the driver, so that the reason is ours
 
@@ -83,8 +83,4 @@ class Child:
         return json.loads(answer)
 
     def _last_words(self) -> str:
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(5)  # for its status; it hung up, so it is on its way out
-        self._complaints.seek(0)
-        lines = self._complaints.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"exit status {self.process.returncode}"
+        return last_words(self.process, self._complaints)

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from nearcache.lab.base.messages import Failed, Setup
-from nearcache.lab.servers import child_setup, end_process
+from nearcache.lab.servers import child_setup, end_process, last_words
 
 BEGIN_TIMEOUT_S = 60.0
 VISIT_TIMEOUT_S = 60.0
@@ -76,11 +76,7 @@ class Member:
         return Failed(f"no answer within {timeout_s:.0f} s")
 
     def _last_words(self) -> str:
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(5)  # for its status; it hung up, so it is on its way out
-        self._complaints.seek(0)
-        lines = self._complaints.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"exit status {self.process.returncode}"
+        return last_words(self.process, self._complaints)
 
 
 def end_all(members: Sequence[Member]) -> None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from nearcache.errors import LabError
 from nearcache.lab.base.directories import private_directory
@@ -233,6 +233,15 @@ def end_process(process: subprocess.Popen[bytes], ends_by: signal.Signals = sign
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def last_words(process: subprocess.Popen[Any], complaints: IO[bytes]) -> str:
+    """The last line of what it wrote to ``complaints``, or with what status it ended."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)  # for its status; it hung up, so it is on its way out
+    complaints.seek(0)
+    lines = complaints.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"exit status {process.returncode}"
 
 
 def free_port() -> int:

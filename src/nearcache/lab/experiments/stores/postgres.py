@@ -33,12 +33,31 @@ class Lookup:
     matches: Any
 
 
-class OrmStore(Store):
-    """A model as in seed 002: create() and get(), a model instance each time."""
+class DjangoStore(Store):
+    """On Django's connection, in a table of its own."""
 
     def __init__(self, places: Mapping[str, str], table: str) -> None:
         self.places = places
         self.table = table
+
+    def disconnect(self) -> None:
+        from django.db import connection
+
+        connection.close()
+
+    def empty(self) -> None:
+        execute_by_django(f'TRUNCATE "{self.table}"')
+
+    def durability(self, write: Callable[[], None]) -> Durability:
+        session = execute_by_django("SHOW synchronous_commit")
+        return durability_of(self.places, self.table, session, write, ON_DISK)
+
+
+class OrmStore(DjangoStore):
+    """A model as in seed 002: create() and get(), a model instance each time."""
+
+    def __init__(self, places: Mapping[str, str], table: str) -> None:
+        super().__init__(places, table)
         self.model = _lookup_model(table)
 
     def create(self) -> None:
@@ -57,18 +76,6 @@ class OrmStore(Store):
 
     def read_elsewhere(self, identity: int) -> Any:
         return _only_value(self.places, self.table, "matches", "song_id", identity)
-
-    def disconnect(self) -> None:
-        from django.db import connection
-
-        connection.close()
-
-    def empty(self) -> None:
-        execute_by_django(f'TRUNCATE "{self.table}"')
-
-    def durability(self, write: Callable[[], None]) -> Durability:
-        session = execute_by_django("SHOW synchronous_commit")
-        return durability_of(self.places, self.table, session, write, ON_DISK)
 
     def proof(self) -> Mapping[str, str]:
         from django.db import connection
@@ -182,14 +189,13 @@ class DriverStore(Store):
         return str(found[0])
 
 
-class DatabaseCacheStore(Store):
+class DatabaseCacheStore(DjangoStore):
     """Django's DatabaseCache on PostgreSQL; the value is the JSON's bytes, pickled by it."""
 
     def __init__(self, places: Mapping[str, str], table: str) -> None:
         from django.core.cache import caches
 
-        self.places = places
-        self.table = table
+        super().__init__(places, table)
         self.cache: Any = caches.create_connection("default")
 
     def create(self) -> None:
@@ -207,18 +213,6 @@ class DatabaseCacheStore(Store):
         key = self.cache.make_key(str(identity))
         packed = _only_value(self.places, self.table, "value", "cache_key", key)
         return json.loads(pickle.loads(base64.b64decode(packed)))
-
-    def disconnect(self) -> None:
-        from django.db import connection
-
-        connection.close()
-
-    def empty(self) -> None:
-        execute_by_django(f'TRUNCATE "{self.table}"')
-
-    def durability(self, write: Callable[[], None]) -> Durability:
-        session = execute_by_django("SHOW synchronous_commit")
-        return durability_of(self.places, self.table, session, write, ON_DISK)
 
     def proof(self) -> Mapping[str, str]:
         return {"backend": f"{type(self.cache).__module__}.{type(self.cache).__qualname__}"}
