@@ -195,8 +195,9 @@ def test_the_cost_of_recording_is_printed_for_both_kinds_of_calls() -> None:
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     lines = result.stdout.splitlines()
-    assert "key in sample" in lines[0]
-    assert [line.split()[0] for line in lines[1:3]] == ["set", "get"]
+    assert lines[0] == "ns per call"
+    assert "key in sample" in lines[1]
+    assert [line.split()[0] for line in lines[2:4]] == ["set", "get"]
 
 
 def test_the_cost_is_measured_on_a_cache_of_the_user_s_and_leaves_nothing_in_it(

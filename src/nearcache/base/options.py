@@ -242,15 +242,15 @@ def human_bytes(amount: int) -> str:
 
 
 def human_duration(milliseconds: int) -> str:
-    """``5400000`` as ``1 h 30 min``: the two largest units that are not zero."""
+    """``5400000`` as ``1 h 30 min``: the largest unit, and what is left in the next one."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"
-    left, parts = milliseconds // 1000, []
+    left, counts = milliseconds // 1000, list[tuple[int, str]]()
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         count, left = divmod(left, length)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])
+        if count or counts:
+            counts.append((count, unit))
+    return " ".join(f"{count} {unit}" for count, unit in counts[:2] if count)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -15,10 +13,12 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 from rich.progress import Progress, track
-from rich.table import Table
 
 from nearcache.base.options import COMPRESSORS, KIB, SERIALIZERS, human_bytes, size_bytes
-from nearcache.errors import EngineError, NearcacheError, OptionError
+from nearcache.cli.site import cache_of_site
+from nearcache.errors import EngineError, OptionError
+from nearcache.report.model import Table
+from nearcache.report.terminal import print_table
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -131,7 +131,7 @@ def train(
         out.write_bytes(trained.dictionary)
     except OSError as error:
         raise EngineError(f"{out}: {error.strerror}") from error
-    _print(_savings([*trained.classes, trained.total]))
+    print_table(_savings([*trained.classes, trained.total]))
     click.echo(
         f"{out}: {human_bytes(len(trained.dictionary))}, number {trained.dictionary_id};"
         " sizes are of values it was not trained with"
@@ -197,7 +197,7 @@ def compare(
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    _print(_comparison(rows, len(values)))
+    print_table(_comparison(rows, len(values)))
     click.echo(f"{len(values)} values; each compressed, however small")
 
 
@@ -244,7 +244,7 @@ def _from_lines(source: Path) -> Iterator[Any]:
 
 
 def _from_cache(settings: str | None, alias: str, samples: int) -> tuple[list[Any], str]:
-    cache = _cache(settings, alias)
+    cache = cache_of_site(settings, alias)
     if not hasattr(cache, "iter_keys"):
         raise OptionError("CACHES", alias, f"is a {type(cache).__name__}, which lists no keys")
     keys = list(islice(cache.iter_keys("*"), MAX_KEYS))
@@ -255,26 +255,6 @@ def _from_cache(settings: str | None, alias: str, samples: int) -> tuple[list[An
         values += cache.get_many(chunk).values()
     used = getattr(getattr(cache, "options", None), "serializer", "auto")
     return values, str(used)
-
-
-def _cache(settings: str | None, alias: str) -> Any:
-    """A cache of the user's; anything may go wrong while settings are imported."""
-    from django.core.cache import InvalidCacheBackendError, caches
-    from django.core.exceptions import ImproperlyConfigured
-
-    if settings:
-        os.environ["DJANGO_SETTINGS_MODULE"] = settings
-    sys.path.insert(0, os.getcwd())  # as manage.py has it
-    try:
-        return caches[alias]
-    except InvalidCacheBackendError as error:
-        raise OptionError("CACHES", alias, str(error)) from error
-    except (ImproperlyConfigured, NearcacheError):
-        raise
-    except Exception as error:
-        # Settings are code: whatever it raises, the user has to mend it there.
-        module = os.environ.get("DJANGO_SETTINGS_MODULE")
-        raise EngineError(f"settings {module!r} do not import: {error!r}") from error
 
 
 def _payloads(values: Sequence[Any], serializer: str) -> list[bytes]:
@@ -313,26 +293,22 @@ def _busy(what: str) -> Iterator[None]:
         yield
 
 
-def _print(table: Table) -> None:
-    console = Console(highlight=False)
-    console.print(table)
-
-
 def _savings(rows: Sequence[Any]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("values")
-    for heading in ("samples", "raw", "zstd", "with dictionary", "saved"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(
-            "all" if row is rows[-1] else row.name,
-            str(row.samples),
-            human_bytes(row.raw_bytes),
-            _share(row.plain_bytes, row.raw_bytes),
-            _share(row.trained_bytes, row.raw_bytes),
-            human_bytes(row.plain_bytes - row.trained_bytes),
-        )
-    return table
+    return Table(
+        "",
+        ["values", "samples", "raw", "zstd", "with dictionary", "saved"],
+        [
+            [
+                "all" if row is rows[-1] else row.name,
+                str(row.samples),
+                human_bytes(row.raw_bytes),
+                _share(row.plain_bytes, row.raw_bytes),
+                _share(row.trained_bytes, row.raw_bytes),
+                human_bytes(row.plain_bytes - row.trained_bytes),
+            ]
+            for row in rows
+        ],
+    )
 
 
 def _share(part: int, whole: int) -> str:
@@ -340,21 +316,20 @@ def _share(part: int, whole: int) -> str:
 
 
 def _comparison(rows: Sequence[Any], values: int) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("serializer")
-    table.add_column("compressor")
-    for heading in ("bytes", "encode us", "decode us", "taken", "same"):
-        table.add_column(heading, justify="right")
+    shown = []
     for row in rows:
         measured = (f"{row.mean_bytes:.0f}", f"{row.encode_us:.2f}", f"{row.decode_us:.2f}")
-        table.add_row(
-            row.serializer,
-            row.compressor,
-            *(measured if row.taken else ("-", "-", "-")),
-            _all_or(row.taken, values),
-            _all_or(row.same, row.taken),
+        shown.append(
+            [
+                row.serializer,
+                row.compressor,
+                *(measured if row.taken else ("-", "-", "-")),
+                _all_or(row.taken, values),
+                _all_or(row.same, row.taken),
+            ]
         )
-    return table
+    head = ["serializer", "compressor", "bytes", "encode us", "decode us", "taken", "same"]
+    return Table("", head, shown, text_columns=(0, 1))
 
 
 def _all_or(count: int, whole: int) -> str:

@@ -7,7 +7,6 @@ import glob
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import click
 from nearcache._core import Store
 from nearcache.base.keys import decode_key, encode_key
 from nearcache.base.options import human_bytes, human_duration
+from nearcache.cli.site import cache_of_site
 from nearcache.django_cache.placement.project import is_there
 from nearcache.engines.contract import ScanItem
 from nearcache.engines.shm import (
@@ -30,7 +30,7 @@ from nearcache.engines.shm import (
     owners,
     remove_unused,
 )
-from nearcache.errors import EngineError, NearcacheError, OptionError
+from nearcache.errors import OptionError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -213,24 +213,7 @@ def _named(name: str) -> str:
 
 
 def _location_of(settings: str | None, alias: str) -> str:
-    """The location of an alias; anything may go wrong while settings are imported."""
-    from django.core.cache import InvalidCacheBackendError, caches
-    from django.core.exceptions import ImproperlyConfigured
-
-    if settings:
-        os.environ["DJANGO_SETTINGS_MODULE"] = settings
-    sys.path.insert(0, os.getcwd())  # as manage.py has it
-    try:
-        backend = caches[alias]
-    except InvalidCacheBackendError as error:
-        raise OptionError("CACHES", alias, str(error)) from error
-    except (ImproperlyConfigured, NearcacheError):
-        raise
-    except Exception as error:
-        # Settings are code: whatever it raises, the user has to mend it there.
-        module = os.environ.get("DJANGO_SETTINGS_MODULE")
-        raise EngineError(f"settings {module!r} do not import: {error!r}") from error
-    path = getattr(backend, "path", None)
+    path = getattr(cache_of_site(settings, alias), "path", None)
     if not isinstance(path, str):
         raise OptionError("CACHES", alias, "is not a SharedMemoryCache")
     return path

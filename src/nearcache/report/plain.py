@@ -32,14 +32,16 @@ def lines_of(page: Page, width: int) -> list[str]:
         shown = part.table if isinstance(part, TabledChart) else part
         lines += ["", part.title, *_drawn(shown, width)]
     if page.notes:
-        lines += ["", *(line for note in page.notes for line in _item("-", note, width))]
+        lines += ["", *(line for note in page.notes for line in _item("- ", note, width))]
     return lines
 
 
 def _drawn(part: Table | Sparks | Points, width: int) -> list[str]:
     if isinstance(part, Points):
         return [
-            line for n, text in enumerate(part.points, 1) for line in _item(f"{n}.", text, width)
+            line
+            for number, text in enumerate(part.points, 1)
+            for line in _item(f"{number}. ", text, width)
         ]
     drawn = table_lines(part, width) if isinstance(part, Table) else _sparks(part, width)
     return [*drawn, *_paragraph(part.note, width)]
@@ -50,14 +52,37 @@ def _paragraph(text: str, width: int) -> list[str]:
 
 
 def _item(sign: str, text: str, width: int) -> list[str]:
-    later = " " * (len(sign) + 1)
-    return wrap(
+    return hanging(sign, text, width, break_words=True)
+
+
+def hanging(
+    head: str,
+    text: str,
+    width: int = MOST_WIDTH,
+    *,
+    below: str | None = None,
+    break_words: bool = False,
+) -> list[str]:
+    """``head`` and ``text``, its further lines below its first, or behind ``below``.
+
+    A word that is longer than a line stays whole, unless told otherwise.
+    """
+    lines = wrap(
         text,
         width,
-        initial_indent=f"{sign} ",
-        subsequent_indent=later,
+        initial_indent=head,
+        subsequent_indent=" " * len(head) if below is None else below,
+        break_long_words=break_words,
         break_on_hyphens=False,
     )
+    return lines or [head]
+
+
+def cut(text: str, width: int) -> str:
+    """With a mark at its end, if it is too wide."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def _with_bars(table: Table, width: int) -> Table:
@@ -100,9 +125,7 @@ def table_lines(table: Table, width: int) -> list[str]:
 def _row(cells: Sequence[str], widths: Sequence[int], text_columns: Sequence[int]) -> str:
     shown = []
     for column, wide in enumerate(widths):
-        text = cells[column]
-        if cell_len(text) > wide:
-            text = set_cell_size(text, wide - 1).rstrip() + "…"
+        text = cut(cells[column], wide)
         room = " " * (wide - cell_len(text))
         shown.append(text + room if column in text_columns else room + text)
     return "  ".join(shown).rstrip()

@@ -1,15 +1,20 @@
-"""Tables, bars, charts and maps for a terminal: what is too wide is continued below."""
+"""Tables, bars, charts and maps for a terminal: what is too wide is continued below.
+
+Every number of a measurement must be there, so nothing is left out. ``plain.py`` draws screens,
+which have no room below.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from nearcache.report.model import Chart, Grey, Grid, Strong, Table
+from nearcache.report.plain import cut
 from nearcache.report.plots import FILLS, LETTERS, bar, plot, stacked
 from nearcache.report.units import NOTHING, quantity, rate
 
@@ -19,19 +24,25 @@ WORD_STYLES = ("cyan", "magenta", "green", "yellow", "blue", "red", "white")
 
 def draw(part: Table | Chart | Grid, width: int, colours: bool = True) -> RenderableType:
     if isinstance(part, Table):
-        return draw_table(part, width, colours)
+        return Group(draw_table(part, width, colours), "")
     if isinstance(part, Chart):
         return draw_chart(part, width)
     return draw_grid(part, width)
 
 
+def print_table(table: Table, console: Console | None = None) -> None:
+    """In the width of the console; on stdout, if there is none."""
+    console = console or Console(highlight=False)
+    console.print(draw_table(table, console.width, console.color_system is not None))
+
+
 def draw_table(table: Table, width: int, colours: bool = True) -> RenderableType:
     blocks = [
-        _block(table, columns, colours, is_first=number == 0)
+        _block(table, columns, width, colours, is_first=number == 0)
         for number, columns in enumerate(_blocks(table, width))
     ]
     notes = [Text(table.note, style="dim")] if table.note else []
-    return Group(*blocks, *notes, "")
+    return Group(*blocks, *notes)
 
 
 def columns_that_fit(table: Table, width: int) -> int:
@@ -74,6 +85,11 @@ def _least_width(table: Table, column: int) -> int:
     return max(longest, _head_width(table, column))
 
 
+def _whole_width(table: Table, column: int) -> int:
+    longest = max(map(len, table.head[column].split("\n")))
+    return max(_least_width(table, column), min(MOST_NAME, longest))
+
+
 def _word_width(table: Table, column: int) -> int:
     """Names are not broken inside a word, unless they are very long."""
     words = (word for row in table.rows for word in row[column].split())
@@ -86,15 +102,19 @@ def _head_width(table: Table, column: int) -> int:
 
 
 def _block(
-    table: Table, columns: Sequence[int], colours: bool, *, is_first: bool
+    table: Table, columns: Sequence[int], width: int, colours: bool, *, is_first: bool
 ) -> RenderableType:
     title = table.title if is_first else f"{table.title} (continued)"
     drawn = RichTable(
         box=None, padding=(0, 1, 0, 0), show_header=any(table.head[column] for column in columns)
     )
     is_prose = len(table.text_columns) == len(table.head)
+    # A head is wrapped only where there is no room for it.
+    needed = sum(_whole_width(table, column) + 1 for column in columns) - 1
+    width_of = _whole_width if needed <= width else _least_width
     for column in columns:
-        is_text, least = column in table.text_columns, _least_width(table, column)
+        is_text = column in table.text_columns
+        least = width_of(table, column)
         is_name = column == 0 and not is_prose
         drawn.add_column(
             # Wrapped here: in a column whose numbers must not break rich breaks no head either.
@@ -108,7 +128,7 @@ def _block(
         )
     for row in table.rows:
         drawn.add_row(*(_cell(row[column], colours) for column in columns))
-    return Group(Text(title, style="bold"), drawn)
+    return Group(*([Text(title, style="bold")] if table.title else []), drawn)
 
 
 def _wrapped(head: str, width: int) -> str:
@@ -176,7 +196,7 @@ def draw_bars(
     for name, cost in costs.items():
         text = quantity(cost, unit) + (f" = {rate(cost)}" if as_rate else "")
         drawn = bar(cost / longest if longest else 0, room)
-        line = Text(f"{_fitted(name, names)} ").append(drawn, style="cyan")
+        line = Text(f"{cut(name, names):<{names}} ").append(drawn, style="cyan")
         lines.append(line.append(f" {text}"))
     lines.append(Text(f"linear from 0; one █ is {quantity(longest / room, unit)}", style="dim"))
     return Group(*lines, "")
@@ -192,10 +212,6 @@ def draw_stacks(
     for name, parts in stacks.items():
         drawn = stacked(parts, longest, width - names - 12, order)
         total = quantity(sum(parts.values()), "ns")
-        lines.append(Text(f"{_fitted(name, names)} {drawn} {total}"))
+        lines.append(Text(f"{cut(name, names):<{names}} {drawn} {total}"))
     legend = "  ".join(f"{FILLS[i % len(FILLS)]} {name}" for i, name in enumerate(order))
     return Group(*lines, Text(legend, style="dim"), "")
-
-
-def _fitted(name: str, width: int) -> str:
-    return f"{name:<{width}}" if len(name) <= width else name[: width - 1] + "…"

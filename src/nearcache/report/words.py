@@ -1,4 +1,4 @@
-"""Numbers with units, and what strangers sent, as text.
+"""Amounts as one says them, and what strangers sent, as text.
 
 A log holds what strangers sent. Whatever of it is shown goes through :func:`printable`:
 a terminal must not obey it.
@@ -6,8 +6,11 @@ a terminal must not obey it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from nearcache.base.options import human_duration
+
 NOTHING = "-"
-TIME_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -19,13 +22,7 @@ def duration(seconds: float | None) -> str:
         return _milliseconds(1000 * seconds)
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
-    left = round(seconds)
-    counts = []
-    for unit, length in TIME_UNITS:
-        number, left = divmod(left, length)
-        counts.append((number, unit))
-    first = next(place for place, (number, _) in enumerate(counts) if number)
-    return " ".join(f"{number} {unit}" for number, unit in counts[first : first + 2] if number)
+    return human_duration(1000 * round(seconds))
 
 
 def _milliseconds(ms: float) -> str:
@@ -59,6 +56,12 @@ def ratio(part: float, whole: float) -> float | None:
 def plural(number: int, one: str, many: str = "") -> str:
     """``1 request``, ``2,000 requests``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``; one at least."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def printable(text: str) -> str:

@@ -10,7 +10,7 @@ Bars are SVG with widths in percent: no style attributes, which the policy forbi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template import Context, Engine
 
 from nearcache.report.html import hash_source
-from nearcache.web.summary import NOT_YET, Line, Summary, duration, size
+from nearcache.report.units import quantity
+from nearcache.web.summary import CHARTS, Line, Summary, Value, duration, in_order
 
 FILES = Path(__file__).parent / "pages"
 COLOURS = 10  # page.css has so many
@@ -70,16 +71,6 @@ class Spread:
     ticks: Sequence[tuple[str, str]]  # (percent, label)
 
 
-Value = Callable[[Line], float | None]
-CHARTS: Sequence[tuple[str, Value]] = (
-    ("Average", lambda line: line.average),
-    ("Median", lambda line: line.median),
-    ("P90", lambda line: line.p90),
-    ("P99", lambda line: line.p99),
-    ("Size of data saved", lambda line: line.size_bytes),
-)
-
-
 def summary_page(summary: Summary) -> HttpResponse:
     return _answer("summary.html", _summary_context(summary))
 
@@ -124,7 +115,7 @@ def _summary_context(summary: Summary) -> dict[str, Any]:
     return {
         "summary": summary,
         "rows": [_row(line, colours[line.alias]) for line in summary.lines],
-        "charts": [_chart(title, value, summary.lines, colours) for title, value in CHARTS],
+        "charts": [_chart(title, value, summary.lines, colours) for title, _, value in CHARTS],
         "spread": _spread(summary.lines, colours),
         "recorded": f"{summary.recorded:,}",
         "attempted": f"{summary.attempted:,}",
@@ -159,8 +150,8 @@ def _time(head: str, ns: float | None) -> Cell:
 
 
 def _chart(title: str, value: Value, lines: Sequence[Line], colours: dict[str, int]) -> Chart:
-    written = _size if title.startswith("Size") else duration
-    known = sorted((found, line.alias) for line in lines if (found := value(line)) is not None)
+    unit = "bytes" if title.startswith("Size") else "ns"
+    known, missing = in_order(lines, value)
     longest = max([found for found, _ in known], default=0.0) or 1.0
     return Chart(
         title=title,
@@ -169,12 +160,12 @@ def _chart(title: str, value: Value, lines: Sequence[Line], colours: dict[str, i
                 alias=alias,
                 colour=colours[alias],
                 percent=f"{max(0.4, 100 * found / longest):.2f}%",
-                value=written(found),
+                value=quantity(found, unit),
             )
             for found, alias in known
         ],
-        missing=[line.alias for line in lines if value(line) is None],
-        scale=written(longest),
+        missing=missing,
+        scale=quantity(longest, unit),
     )
 
 
@@ -211,14 +202,6 @@ def _round_times(low: float, high: float) -> list[int]:
     powers = range(max(0, math.floor(low)), math.floor(high) + 1)
     times = [factor * 10**power for power in powers for factor in factors]
     return [ns for ns in times if low <= math.log10(ns) <= high]
-
-
-def _size(amount: float | None) -> str:
-    if amount is None:
-        return NOT_YET
-    text = size(amount)
-    number = text.rstrip("KMG")
-    return f"{number} {text[len(number) :].replace('K', 'k')}B"
 
 
 def _path(points: Sequence[tuple[float, int]]) -> str:

@@ -6,11 +6,11 @@ are counted apart (``WARM_UP``); misses, errors and wrong answers have no time a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nearcache.report.units import quantity
 from nearcache.web.bench import Bench, series
 from nearcache.web.buckets import filled, percentile_ns, stdev_ns
 from nearcache.web.finding import LEAST_READS, Timed, rank
@@ -47,6 +47,22 @@ class Line:
     write_median: float | None
     write_errors: int
     counts: Sequence[tuple[float, int]]  # (ns, how often) of the buckets that hold something
+
+
+Value = Callable[[Line], float | None]
+CHARTS: Sequence[tuple[str, str, Value]] = (  # the name on the page, and the seeds' name
+    ("Average", "Best Averages", lambda line: line.average),
+    ("Median", "Best Medians", lambda line: line.median),
+    ("P90", "Best P90", lambda line: line.p90),
+    ("P99", "Best P99", lambda line: line.p99),
+    ("Size of data saved", "Size of Data Saved", lambda line: line.size_bytes),
+)
+
+
+def in_order(lines: Sequence[Line], value: Value) -> tuple[list[tuple[float, str]], list[str]]:
+    """Who has this value, the shortest first, each with it; and who has none yet."""
+    known = [(found, line.alias) for line in lines if (found := value(line)) is not None]
+    return sorted(known), [line.alias for line in lines if value(line) is None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,17 +177,8 @@ def as_json(summary: Summary) -> dict[str, Any]:
 
 
 def duration(ns: float | None) -> str:
-    """``1234567`` as ``1.235 ms``: the seeds' milliseconds, and µs where those would be 0.00x."""
-    if ns is None:
-        return NOT_YET
-    if ns < 1e6:
-        return f"{_digits(ns / 1e3)} µs"
-    return f"{_digits(ns / 1e6)} ms" if ns < 1e9 else f"{_digits(ns / 1e9)} s"
-
-
-def _digits(value: float) -> str:
-    places = 2 - math.floor(math.log10(value)) if value > 0 else 0
-    return f"{value:.{min(max(places, 0), 2)}f}"
+    """``1234567`` as ``1.23 ms``."""
+    return NOT_YET if ns is None else quantity(ns, "ns")
 
 
 def size(amount: float | None) -> str:

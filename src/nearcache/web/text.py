@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nearcache.web.summary import NOT_YET, Line, Summary, size
+from nearcache.report.plots import bar
+from nearcache.web.summary import CHARTS, NOT_YET, Line, Summary, Value, in_order, size
 
 RULE_WIDTH = 79
 COLUMN = 11
 HEADS = ("TIMES", "AVERAGE", "MEDIAN", "P90", "P99", "MAX", "STDDEV", "MISSES", "ERRORS", "WRONG")
-
-Value = Callable[[Line], float | None]
-CHARTS: Sequence[tuple[str, Value]] = (
-    ("Best Averages (shorter better)", lambda line: line.average),
-    ("Best Medians (shorter better)", lambda line: line.median),
-    ("Best P90 (shorter better)", lambda line: line.p90),
-    ("Best P99 (shorter better)", lambda line: line.p99),
-    ("Size of Data Saved (shorter better)", lambda line: line.size_bytes),
-)
 
 
 def as_text(summary: Summary) -> str:
     width = max([len(line.alias) for line in summary.lines] + [12])
     lines = [" " * width + "".join(head.rjust(COLUMN) for head in HEADS)]
     lines += [_row(line, width) for line in summary.lines]
-    for title, value in CHARTS:
+    for _, title, value in CHARTS:
         written = size if title.startswith("Size") else _ms
         lines += ["", *_bars(title, summary.lines, value, written)]
     return "\n".join([*lines, "", *_notes(summary), ""])
@@ -46,22 +38,17 @@ def _bars(
     title: str, lines: Sequence[Line], value: Value, written: Callable[[float | None], str]
 ) -> list[str]:
     """From zero, the shortest first; where nothing is known there is no bar."""
-    known = sorted((found, line.alias) for line in lines if (found := value(line)) is not None)
+    known, missing = in_order(lines, value)
     longest = max([found for found, _ in known], default=0.0) or 1.0
     drawn = [(found / longest, written(found), name) for found, name in known]
-    drawn += [(0.0, NOT_YET, line.alias) for line in lines if value(line) is None]
+    drawn += [(0.0, NOT_YET, alias) for alias in missing]
     values, names = max(len(row[1]) for row in drawn), max(len(row[2]) for row in drawn)
     room = max(10, RULE_WIDTH - values - names - 4)
     return [
-        title,
+        f"{title} (shorter better)",
         "#" * RULE_WIDTH,
-        *(f"{_bar(share, room)}  {text:>{values}}  {name}" for share, text, name in drawn),
+        *(f"{bar(share, room):<{room}}  {text:>{values}}  {name}" for share, text, name in drawn),
     ]
-
-
-def _bar(share: float, room: int) -> str:
-    length = max(1, round(room * share)) if share else 0
-    return ("█" * length).ljust(room)
 
 
 def _notes(summary: Summary) -> list[str]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
 
+from nearcache.report.plain import hanging
+from nearcache.report.words import plural
+
 if TYPE_CHECKING:
     from nearcache.lab.base.model import Experiment
-
-WIDTH = 96
 
 
 @click.command("list")
@@ -27,7 +27,7 @@ def list_(names: tuple[str, ...]) -> None:
     if not names:
         width = max(map(len, EXPERIMENTS))
         for experiment in EXPERIMENTS.values():
-            for line in _hanging(f"{experiment.name:<{width}}  ", experiment.question):
+            for line in hanging(f"{experiment.name:<{width}}  ", experiment.question):
                 click.echo(line)
         click.echo("\nnearcache lab list NAME    candidates, operations and payloads of one")
         click.echo("nearcache lab run NAME     measure it; --quick takes less than a minute")
@@ -37,8 +37,6 @@ def list_(names: tuple[str, ...]) -> None:
 
 
 def _details(experiment: Experiment) -> Iterator[str]:
-    from nearcache.report.words import plural
-
     yield f"{experiment.name}: {experiment.question}"
     plans = (
         f"{name} {plural(plan.repetitions, 'set')} of processes, "
@@ -46,31 +44,25 @@ def _details(experiment: Experiment) -> Iterator[str]:
         f"{plan.time_limit_s:.0f} s"
         for name, plan in experiment.plans.items()
     )
-    yield from _hanging("  plans       ", "; ".join(plans))
-    yield from _hanging("  baseline    ", experiment.baseline)
+    yield from hanging("  plans       ", "; ".join(plans))
+    yield from hanging("  baseline    ", experiment.baseline)
     yield "  operations"
     for operation in experiment.operations:
         unit = operation.unit + (", as a rate" if operation.as_rate else "")
-        yield from _hanging(f"    {operation.name:<24} ", f"{operation.title or '-'} ({unit})")
+        yield from hanging(f"    {operation.name:<24} ", f"{operation.title or '-'} ({unit})")
     yield "  payloads"
     for name, title in experiment.payloads.items():
         usual = not experiment.default_payloads or name in experiment.default_payloads
-        yield from _hanging(f"    {name:<24} ", title + ("" if usual else " (when asked for)"))
+        yield from hanging(f"    {name:<24} ", title + ("" if usual else " (when asked for)"))
     yield "  candidates"
     for candidate in experiment.candidates:
-        yield from _hanging(f"    {candidate.name:<24} ", candidate.title)
+        yield from hanging(f"    {candidate.name:<24} ", candidate.title)
     if experiment.claims:
         yield "  claims of the seeds"
     for claim in experiment.claims:
-        yield from _hanging(f"    {claim.seed:<24} ", claim.text)
+        yield from hanging(f"    {claim.seed:<24} ", claim.text)
     if experiment.cannot_answer:
         yield "  cannot answer"
     for line in experiment.cannot_answer:
-        yield from _hanging("    ", line)
+        yield from hanging("    ", line)
     yield ""
-
-
-def _hanging(head: str, text: str) -> list[str]:
-    """``head`` and ``text``, its further lines below its first."""
-    lines = wrap(text, max(30, WIDTH - len(head)), break_long_words=False) or [""]
-    return [head + lines[0], *(" " * len(head) + line for line in lines[1:])]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from nearcache.base.options import human_bytes, human_duration
 from nearcache.errors import LabError
+from nearcache.report.model import Strong, Table
+from nearcache.report.terminal import print_table
 
 if TYPE_CHECKING:
     from nearcache.lab.own.data import OwnData
@@ -95,7 +96,7 @@ def _sampled(asked: Asked, scratch: Path) -> OwnData:
         url, match=asked.match or ANY, keys=asked.keys or USUAL_KEYS, options=options
     )
     kinds, why = write_values(live, decode, directory)
-    Console(stderr=True, highlight=False).print(table_of(live))
+    print_table(table_of(live), Console(stderr=True, highlight=False))
     for line in remarks(live):
         click.echo(line, err=True)
     if not kinds:
@@ -171,41 +172,37 @@ def _kinds(kinds: Mapping[str, int], why: Mapping[str, int], pickles: bool) -> s
 
 def table_of(live: LiveSample) -> Table:
     """Sizes, lifetimes and compressibility, by type and first word of the key."""
-    table = Table(
-        title=f"Sample of {live.source}", title_justify="left", box=None, padding=(0, 1, 0, 0)
-    )
-    for name in ("keys named", "type"):
-        table.add_column(name, no_wrap=True)
-    heads = ("keys", "P50", "P90", "max", "memory", "TTL", "left", "zlib")
-    for name in heads:
-        table.add_column(name, justify="right", no_wrap=True)
     groups: dict[tuple[str, str], list[Taken]] = {}
     for each in live.taken:
         kind = (each.prefix or "-", f"{each.type}/{each.encoding}")
         groups.setdefault(kind, []).append(each)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    for words, members in ordered[:MOST_ROWS]:
-        table.add_row(*words, *_numbers(members))
+    rows = [[*words, *_numbers(members)] for words, members in ordered[:MOST_ROWS]]
     if len(ordered) > MOST_ROWS:
         rest = [each for _, members in ordered[MOST_ROWS:] for each in members]
-        table.add_row(f"{len(ordered) - MOST_ROWS} more", "", *_numbers(rest))
+        rows.append([f"{len(ordered) - MOST_ROWS} more", "", *_numbers(rest)])
     if len(ordered) > 1:
-        table.add_row("all", "", *_numbers(live.taken), style="bold")
-    return table
+        rows.append([*map(Strong, ["all", "", *_numbers(live.taken)])])
+    heads = ["keys", "P50", "P90", "max", "memory", "TTL", "left", "zlib"]
+    return Table(
+        f"Sample of {live.source}", ["keys named", "type", *heads], rows, text_columns=(0, 1)
+    )
 
 
 def _numbers(members: Sequence[Taken]) -> list[str]:
+    from nearcache.lab.statistics.stats import at_share
+
     sizes = sorted(each.size_bytes for each in members)
     memory = [each.memory for each in members if each.memory is not None]
     lives = sorted(each.ttl_ms for each in members if each.ttl_ms is not None)
     squeezed = sorted(each.squeezed for each in members if each.squeezed is not None)
     return [
         f"{len(members):,}",
-        *(human_bytes(sizes[min(len(sizes) - 1, int(rank * len(sizes)))]) for rank in RANKS),
+        *(human_bytes(at_share(sizes, rank)) for rank in RANKS),
         human_bytes(sum(memory) // len(memory)) if memory else "-",
         f"{len(lives) / len(members):.0%}",
-        _roughly(lives[len(lives) // 2]) if lives else "-",
-        f"{squeezed[len(squeezed) // 2]:.0%}" if squeezed else "-",
+        _roughly(at_share(lives, 0.5)) if lives else "-",
+        f"{at_share(squeezed, 0.5):.0%}" if squeezed else "-",
     ]
 
 

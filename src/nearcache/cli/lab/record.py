@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from nearcache.base.options import human_bytes
 from nearcache.cli.lab.common import own_aliases
 from nearcache.errors import LabError
+from nearcache.report.model import Table
+from nearcache.report.terminal import print_table
+from nearcache.report.words import plural
 
 if TYPE_CHECKING:
     from nearcache.lab.own.recordings import Group, Portrait
@@ -54,13 +56,15 @@ def show(files: Sequence[Path]) -> None:
     for line in heading(found):
         console.print(line)
     console.print()
-    console.print(_groups("Operations", found.operations.values()))
-    console.print(_groups("Keys named", found.prefixes.values(), by_key=True))
+    print_table(_groups("Operations", found.operations.values()), console)
+    console.print()
+    print_table(_groups("Keys named", found.prefixes.values(), by_key=True), console)
+    console.print()
     for line in findings(found):
         console.print(line)
     if found.curve:
-        console.print("\nHits of an LRU by its memory for values, from reuse distances:")
-        console.print(_curve(found))
+        console.print()
+        print_table(_curve(found), console)
 
 
 def read_files(files: Sequence[Path]) -> Recording:
@@ -78,7 +82,7 @@ def heading(found: Portrait) -> list[str]:
     recording = found.recording
     whose = ", ".join(recording.backends)
     which = "all keys" if recording.share == 1 else f"{recording.share:.3g} of the keys"
-    processes = f"{recording.processes} process{'es' if recording.processes > 1 else ''}"
+    processes = plural(recording.processes, "process", "processes")
     first = (
         f"{found.calls:,} calls of {which} of {whose}, in {recording.seconds:,.0f} s, {processes}"
     )
@@ -120,22 +124,18 @@ def findings(found: Portrait) -> list[str]:
 
 
 def _groups(title: str, groups: Any, *, by_key: bool = False) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    table.add_column(title, no_wrap=True)
     heads = ["calls", "share", "hits", "keys", "P50 B", "P90 B", "P50 µs", "P99 µs", "errors"]
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
     ordered = sorted(groups, key=lambda group: -group.calls)
     whole = sum(group.calls for group in ordered)
-    for group in ordered[:MOST_ROWS]:
-        name = group.name or ("(no name)" if by_key else "")
-        table.add_row(name, *_numbers(group, whole))
-    if len(ordered) > MOST_ROWS:
-        table.add_row(f"{len(ordered) - MOST_ROWS} more")
-    return table
+    nameless = "(no name)" if by_key else ""
+    rows = [[group.name or nameless, *_numbers(group, whole)] for group in ordered[:MOST_ROWS]]
+    more = len(ordered) - len(rows)
+    return Table(title, ["", *heads], rows, note=f"{more} more" if more else "")
 
 
 def _numbers(group: Group, whole: int) -> list[str]:
+    from nearcache.lab.statistics.stats import at_share
+
     sizes, latencies = sorted(group.sizes), sorted(group.latencies_ns)
     ratio = group.hit_ratio
     return [
@@ -143,25 +143,21 @@ def _numbers(group: Group, whole: int) -> list[str]:
         f"{group.calls / whole:.1%}",
         f"{ratio:.1%}" if ratio is not None else "-",
         f"{len(group.keys):,}",
-        f"{_at(sizes, 0.5):,}" if sizes else "-",
-        f"{_at(sizes, 0.9):,}" if sizes else "-",
-        f"{_at(latencies, 0.5) / 1000:,.1f}" if latencies[-1] else "-",
-        f"{_at(latencies, 0.99) / 1000:,.1f}" if latencies[-1] else "-",
+        f"{at_share(sizes, 0.5):,}" if sizes else "-",
+        f"{at_share(sizes, 0.9):,}" if sizes else "-",
+        f"{at_share(latencies, 0.5) / 1000:,.1f}" if latencies[-1] else "-",
+        f"{at_share(latencies, 0.99) / 1000:,.1f}" if latencies[-1] else "-",
         f"{group.errors:,}" if group.errors else "-",
     ]
 
 
-def _at(ordered: Sequence[int], rank: float) -> int:
-    return ordered[min(len(ordered) - 1, int(rank * len(ordered)))]
-
-
 def _curve(found: Portrait) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    for head in ("memory", "of the working set", "hits"):
-        table.add_column(head, justify="right")
-    for part, size, ratio in found.curve:
-        table.add_row(human_bytes(round(size)), f"{part:.0%}", f"{ratio:.1%}")
-    return table
+    rows = [
+        [human_bytes(round(size)), f"{part:.0%}", f"{ratio:.1%}"]
+        for part, size, ratio in found.curve
+    ]
+    title = "Hits of an LRU by its memory for values, from reuse distances"
+    return Table(title, ["memory", "of the working set", "hits"], rows, text_columns=())
 
 
 # -- cost ----------------------------------------------------------------------------------
@@ -189,20 +185,20 @@ def cost(settings: str | None, alias: str, share: float) -> None:
         extras = cost_of_recording(entry, f"nearcache-lab:{scratch.name}", scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("ns per call")
-    for head in ("bare", "key not in sample", "key in sample", f"average at {share:g}"):
-        table.add_column(head, justify="right", no_wrap=True)
+    rows = []
     for extra in extras:
         average = extra.average_ns(share)
-        table.add_row(
-            extra.operation,
-            f"{extra.bare_ns:,.0f}",
-            _range(extra.passed_ns),
-            _range(extra.noted_ns),
-            f"{average:+,.0f} ({average / extra.bare_ns:+.1%})",
+        rows.append(
+            [
+                extra.operation,
+                f"{extra.bare_ns:,.0f}",
+                _range(extra.passed_ns),
+                _range(extra.noted_ns),
+                f"{average:+,.0f} ({average / extra.bare_ns:+.1%})",
+            ]
         )
-    Console(highlight=False).print(table)
+    heads = ["bare", "key not in sample", "key in sample", f"average at {share:g}"]
+    print_table(Table("ns per call", ["", *heads], rows))
     click.echo("added CPU: median and quartiles of rounds; values are a small dict")
 
 

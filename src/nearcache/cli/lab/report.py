@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from nearcache.cli.lab import links
-from nearcache.cli.lab.common import require_lab_extra, show
+from nearcache.cli.lab.common import Command, require_lab_extra, show
 from nearcache.errors import LabError
 
 if TYPE_CHECKING:
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
 FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 STDOUT = Path("-")
+# An option each: its help, and the module of ``lab.reports`` with ``render(analysis) -> str``.
+FORMS = {
+    "html": ("Write one page with charts here; - is stdout.", "html"),
+    "markdown": ("Write Markdown here; - is stdout.", "markdown"),
+    "csv": ("Write all numbers here, unrounded; - is stdout.", "table_csv"),
+}
+
+
+def _form_options(command: Command) -> Command:
+    for form, (says, _) in reversed(FORMS.items()):
+        command = click.option(f"--{form}", type=FILE, help=says)(command)
+    return command
 
 
 @click.command()
@@ -25,9 +38,7 @@ STDOUT = Path("-")
 )
 @click.option("--operation", help="Which operation to show in detail.")
 @click.option("--payload", help="Which payload to show in detail.")
-@click.option("--html", type=FILE, help="Write one page with charts here; - is stdout.")
-@click.option("--markdown", type=FILE, help="Write Markdown here; - is stdout.")
-@click.option("--csv", type=FILE, help="Write all numbers here, unrounded; - is stdout.")
+@_form_options
 @click.option(
     "--json", type=FILE, help="Write the runs as one sample here; in the small form if X.json.gz."
 )
@@ -41,12 +52,10 @@ def report(
     files: Sequence[Path],
     operation: str | None,
     payload: str | None,
-    html: Path | None,
-    markdown: Path | None,
-    csv: Path | None,
     json: Path | None,
     rtt_ns: float | None,
     bytes_per_s: float | None,
+    **forms: Path | None,
 ) -> None:
     """Show what earlier runs measured: files, or directories of them.
 
@@ -58,8 +67,8 @@ def report(
     from nearcache.lab.results.files import read_runs
 
     runs = read_runs(files)
-    wanted = {"html": html, "markdown": markdown, "csv": csv, "json": json}
-    outputs = {kind: path for kind, path in wanted.items() if path is not None}
+    wanted = {**forms, "json": json}
+    outputs = {form: path for form, path in wanted.items() if path is not None}
     if outputs and len(runs) > 1:
         found = ", ".join(runs)
         raise LabError(f"these are several experiments ({found}); give the files of one")
@@ -71,22 +80,18 @@ def report(
         if STDOUT not in outputs.values():
             show(sample, None, operation, payload)
         analysis = Analysis(sample)
-        for kind, path in outputs.items():
-            write_output(_rendered(kind, path, analysis), path)
+        for form, path in outputs.items():
+            write_output(_rendered(form, path, analysis), path)
 
 
-def _rendered(kind: str, path: Path, analysis: Analysis) -> str | bytes:
-    from nearcache.lab.reports import html, markdown, table_csv
+def _rendered(form: str, path: Path, analysis: Analysis) -> str | bytes:
     from nearcache.lab.results.files import packed
 
-    if kind == "json":
+    if form == "json":
         return packed(analysis.sample) if path.suffix == ".gz" else analysis.sample.to_text()
-    renderers: dict[str, Callable[[Analysis], str]] = {
-        "html": html.render,
-        "markdown": markdown.render,
-        "csv": table_csv.render,
-    }
-    return renderers[kind](analysis)
+    module = import_module(f"nearcache.lab.reports.{FORMS[form][1]}")
+    text: str = module.render(analysis)
+    return text
 
 
 def write_output(content: str | bytes, path: Path) -> None:

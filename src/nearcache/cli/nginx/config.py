@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import click
 
 from nearcache.cli.nginx.common import print_json
 from nearcache.errors import NginxError
+from nearcache.report.plain import hanging
 
 if TYPE_CHECKING:
     from nearcache.nginx.config.prove.proof import Check
@@ -182,12 +182,11 @@ def _prove(answers: Answers, as_json: bool) -> None:
 def _print_table(table: Sequence[Check]) -> None:
     width = max(len(row.name) for row in table)
     for row in table:
-        word = click.style("pass", fg="green") if row.passed else click.style("FAIL", fg="red")
-        indent = " " * (width + 8)
-        lines = textwrap.wrap(row.saw, WIDTH - len(indent)) or [""]
-        click.echo(f"{word}  {row.name:<{width}}  {lines[0]}")
-        for line in lines[1:]:
-            click.echo(indent + line)
+        word, colour = ("pass", "green") if row.passed else ("FAIL", "red")
+        first, *more = hanging(f"{word}  {row.name:<{width}}  ", row.saw, WIDTH)
+        click.echo(click.style(word, fg=colour) + first.removeprefix(word))
+        for line in more:
+            click.echo(line)
     failed = sum(not row.passed for row in table)
     click.echo(f"\n{len(table) - failed} of {len(table)} pass, with a private nginx and a script.")
 
@@ -210,11 +209,4 @@ def _write(made: Generated, directory: Path, force: bool) -> list[str]:
 
 
 def _fold(text: str, indent: str) -> str:
-    return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=" " * len(indent),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return "\n".join(hanging(indent, text, WIDTH))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from nearcache.cli.nginx.common import print_json
 from nearcache.errors import NginxError
+from nearcache.report.plain import hanging
 from nearcache.report.words import plural
 
 if TYPE_CHECKING:
@@ -184,9 +184,7 @@ def _fold_fix(line: str) -> list[str]:
     if any(quote in line for quote in "\"'"):
         return [line]
     more = "#     " if line.startswith("#") else "    "
-    return textwrap.wrap(
-        line, WIDTH - 4, subsequent_indent=more, break_long_words=False, break_on_hyphens=False
-    )
+    return hanging("", line, WIDTH - 4, below=more)
 
 
 def _summary(configuration: Configuration, findings: Sequence[Finding]) -> str:
@@ -205,11 +203,5 @@ def _summary(configuration: Configuration, findings: Sequence[Finding]) -> str:
 
 
 def _fold(text: str, indent: str = "") -> str:
-    return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent if indent.strip() == "|" else " " * len(indent),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    below = indent if indent.strip() == "|" else None
+    return "\n".join(hanging(indent, text, WIDTH, below=below))

@@ -20,6 +20,7 @@ from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Cell, Entry
 from nearcache.lab.views import Views
 from nearcache.report.model import Table
+from nearcache.report.units import NOTHING
 
 HOURS_A_MONTH = 730
 NS_AN_HOUR = 3600e9
@@ -153,7 +154,7 @@ def _row(cost: Cost, prices: Prices) -> list[str]:
 
 def _number(value: float | None) -> str:
     if value is None:
-        return "-"
+        return NOTHING
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= SMALLEST_SHORT else f"{value:.6f}"

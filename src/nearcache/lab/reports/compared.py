@@ -13,7 +13,7 @@ from nearcache.lab.judging.words import TIMES, TO
 from nearcache.lab.reports import html, markdown, terminal
 from nearcache.lab.reports.tables import kind_name
 from nearcache.report.model import Grey, Table
-from nearcache.report.terminal import draw_table
+from nearcache.report.terminal import draw
 from nearcache.report.units import quantity, short
 
 WORDS = {"faster": "faster", "slower": "SLOWER", "same": "same", "unclear": "unclear"}
@@ -22,7 +22,7 @@ WORDS = {"faster": "faster", "slower": "SLOWER", "same": "same", "unclear": "unc
 def print_comparison(found: Comparison, console: Console, *, everything: bool = False) -> None:
     width = min(console.width, terminal.WIDEST)
     colours = console.color_system is not None
-    drawn = [draw_table(table, width, colours) for table in _tables(found, everything)]
+    drawn = [draw(table, width, colours) for table in _tables(found, everything)]
     lines = [Text(line) for line in summary(found)]
     heading = Text(title(found), style="bold")
     console.print(Group(heading, "", *drawn, *lines), width=width)

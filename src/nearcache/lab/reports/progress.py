@@ -11,6 +11,8 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
+from nearcache.base.options import human_duration
+
 Clock = Callable[[], float]
 
 
@@ -129,9 +131,5 @@ class TerminalProgress:
 
 
 def duration(seconds: float) -> str:
-    """``42 s``, ``3 min 20 s``: to five seconds, because it is a guess."""
-    rounded = max(5, 5 * round(seconds / 5))
-    minutes, rest = divmod(rounded, 60)
-    words = [f"{minutes} min"] if minutes else []
-    words += [f"{rest} s"] if rest else []
-    return " ".join(words)
+    """``40 s``, ``3 min 20 s``: to five seconds, because it is a guess."""
+    return human_duration(5000 * max(1, round(seconds / 5)))

@@ -34,7 +34,7 @@ from nearcache.errors import LabError
 from nearcache.lab.base.messages import Phase
 from nearcache.lab.results.distribution import Distribution
 from nearcache.lab.results.histogram import Histogram, decoded
-from nearcache.lab.statistics.stats import warm_up_count
+from nearcache.lab.statistics.stats import at_share, warm_up_count
 
 FORMAT = 2
 PLAIN_FIELDS = frozenset(
@@ -301,7 +301,7 @@ def summarize(cell: Cell) -> Summary:
 
 def _summary_of_points(cell: Cell) -> Summary:
     points = sorted(value for rounds in cell.points.values() for value in rounds.values())
-    p90, p99 = (points[min(len(points) - 1, int(len(points) * q))] for q in (0.90, 0.99))
+    p90, p99 = (at_share(points, share) for share in (0.90, 0.99))
     return Summary(median(points), fmean(points), p90, p99, points[-1], pstdev(points), 0)
 
 

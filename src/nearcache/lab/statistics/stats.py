@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
 from nearcache.lab.statistics.bootstrap import Medians
 from nearcache.lab.statistics.student import expanded_tail, p_of_reach
@@ -34,6 +34,7 @@ LEAST_PAIRS = 6  # fewer give a bootstrap too little to draw from: no interval, 
 TOO_NOISY = math.log(2)  # a floor above this hides what anybody would call a difference
 MOST_EXACT = 60  # differences; above, the ranks' sum is normal enough
 
+Number = TypeVar("Number", int, float)
 # repetition -> round -> value
 Points = Mapping[int, Mapping[int, float]]
 Verdict = Literal["same", "unclear", "faster", "slower"]
@@ -268,3 +269,8 @@ def shift_of(a: Points, b: Points) -> Shift | None:
 
 def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def at_share(ordered: Sequence[Number], share: float) -> Number:
+    """The value of ``ordered`` that this share of them lies below; of 1, the last."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

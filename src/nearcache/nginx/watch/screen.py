@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 
 from nearcache.nginx.misses.misses import REASONS
 from nearcache.nginx.watch.fading import DECADES, PER_DECADE, Amount
 from nearcache.nginx.watch.watch import BY, Interval, Knows, Rates, Watch
 from nearcache.report.model import Table
-from nearcache.report.plain import table_lines
+from nearcache.report.plain import cut, table_lines
 from nearcache.report.plots import sparkline
 from nearcache.report.words import NOTHING, count, duration, percent, plural, printable, ratio, size
 
@@ -270,9 +270,7 @@ def _keys(around: Around) -> str:
 
 
 def _line(text: str, width: int, style: str = "") -> Text:
-    if cell_len(text) > width:
-        text = set_cell_size(text, width - 1) + "…"
-    return Text(text, style=style, no_wrap=True, end="")
+    return Text(cut(text, width), style=style, no_wrap=True, end="")
 
 
 def _ends(left: str, right: str, width: int, style: str) -> Text:

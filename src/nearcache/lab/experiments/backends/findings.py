@@ -9,7 +9,7 @@ from nearcache.lab.load.fixed_rate import PREFIX, SHARES
 from nearcache.lab.results.sample import Cell, distribution_of
 from nearcache.lab.views import Views
 from nearcache.report.model import Chart, Grey, Line, Table
-from nearcache.report.units import quantity, scale_for
+from nearcache.report.units import NOTHING, quantity, scale_for
 
 RANKS = (50, 99)
 QUEUE = 1.5  # responses longer than this many calls have waited for their turn
@@ -61,7 +61,7 @@ def _table(analysis: Analysis, rows: dict[int, list[Row]]) -> Table:
 
 def _both(row: Row | None, text: object) -> list[str]:
     if row is None:
-        return [Grey("-"), Grey("-")]
+        return [Grey(NOTHING), Grey(NOTHING)]
     assert callable(text)
     p50, p99 = (text(value) for value in _percentiles(row.cell))
     if row.void:

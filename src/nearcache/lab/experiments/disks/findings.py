@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.judging.reading import cell_of, compared, measure_of
 from nearcache.lab.judging.words import span
@@ -12,6 +10,7 @@ from nearcache.lab.statistics.stats import Effect, Verdict
 from nearcache.lab.views import Views
 from nearcache.report.model import Chart, Line, Table
 from nearcache.report.units import NOTHING, quantity, short
+from nearcache.report.words import listed
 
 PERCENTILES = (10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9)
 SEQUENTIAL = ("sequential_cached", "sequential_uncached")
@@ -106,7 +105,7 @@ def _spread(analysis: Analysis, entry: Entry, found: Compared) -> list[str]:
     if least != most:
         text += f" and {short(told[least])} times at {least}"
     if same:
-        text += f"; at {_listed(same)} they do not differ beyond the noise"
+        text += f"; at {listed(same)} they do not differ beyond the noise"
     return [f"{text}."]
 
 
@@ -163,7 +162,3 @@ def _ratio(effect: Effect, verdict: Verdict) -> str:
 def _times(effect: Effect, verdict: Verdict) -> str:
     text = _ratio(effect, verdict)
     return "no different beyond the noise" if verdict == "same" else f"{text} times the time"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -12,6 +12,7 @@ from nearcache.lab.views import Views
 from nearcache.lab.views.waits import curve, ms, percent
 from nearcache.report.model import Chart, Line, Table
 from nearcache.report.units import NOTHING, quantity, rate, short
+from nearcache.report.words import listed
 
 RATES = ("at_30", "at_50", "at_70", "at_90")
 HIGHEST = RATES[-1]
@@ -223,7 +224,7 @@ def _at_highest(analysis: Analysis, payloads: Sequence[str]) -> list[str]:
         if told:
             offered = _offered(analysis, HIGHEST, payload)
             found.append(
-                f"{payload}: at {offered} the median, from when it was due: {_list(told)}."
+                f"{payload}: at {offered} the median, from when it was due: {listed(told)}."
             )
     return found
 
@@ -272,7 +273,3 @@ def _beside(analysis: Analysis, a: str, b: str, operation: str, payload: str) ->
 
 def _at(analysis: Analysis, entry: Entry, operation: str, payload: str) -> Cell | None:
     return cell_of(analysis, entry.name, operation, payload)
-
-
-def _list(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -18,8 +18,9 @@ from nearcache.lab.judging.reading import (
 from nearcache.lab.judging.words import beside
 from nearcache.lab.results.sample import Entry
 from nearcache.lab.views import Views
+from nearcache.lab.views.waits import number
 from nearcache.report.model import Chart, Line, Mark, Table
-from nearcache.report.units import NOTHING, quantity, short
+from nearcache.report.units import NOTHING, quantity
 
 NET = "without the loop"
 LOOP = "empty loop"
@@ -75,8 +76,8 @@ def _cost_row(analysis: Analysis, entry: Entry, payload: str, gets: Sequence[flo
         measure_of(cell_of(analysis, entry.name, "make_key", payload), NET),
     ]
     whole = numbers[-1]
-    shares = [_text(None if whole is None else 100 * whole / get) for get in gets]
-    return [*(_text(number) for number in numbers), *shares, entry.proof.get("implementation", "")]
+    shares = [number(None if whole is None else 100 * whole / get) for get in gets]
+    return [*map(number, numbers), *shares, entry.proof.get("implementation", "")]
 
 
 def _sweep(analysis: Analysis) -> Chart:
@@ -253,10 +254,6 @@ def _step(analysis: Analysis, name: str, before: int, after: int) -> float | Non
         return None
     verdict = verdict_of(analysis, name, name, "hexdigest", str(after), str(before))
     return high - low if verdict == "slower" and high > low else 0.0
-
-
-def _text(value: float | None) -> str:
-    return NOTHING if value is None else short(value)
 
 
 def _signed(value: float | None) -> str:
