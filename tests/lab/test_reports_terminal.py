@@ -18,10 +18,7 @@ from nearcache.lab.reports.parts import views_of
 from nearcache.lab.reports.terminal import print_report
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.views import Views
-from nearcache.report.model import Chart, Grey, Grid, Line, Mark, Table
-from nearcache.report.plots import LEVELS, bar, plot, stacked, swings
-from nearcache.report.terminal import draw
-from nearcache.report.units import quantity, rate, scale_for, times
+from nearcache.report.plots import LEVELS
 
 from .made_up import HOSTILE, candidate, crowd, endings, experiment, fill, measured, rates, sizes
 
@@ -40,12 +37,6 @@ def printed(sample: Sample, width: int = 100, colours: bool = False, **asked: An
     system = "standard" if colours else None
     console = Console(width=width, file=file, color_system=system, force_terminal=colours)
     print_report(Analysis(sample), console, **asked)
-    return file.getvalue()
-
-
-def drawn(part: Table | Chart | Grid, width: int = 80) -> str:
-    file = StringIO()
-    Console(width=width, file=file).print(draw(part, width, colours=False))
     return file.getvalue()
 
 
@@ -138,84 +129,6 @@ def test_names_with_markup_in_them_are_printed_as_they_are() -> None:
     assert HOSTILE[:20] in printed(sample, colours=True)
 
 
-def test_a_wide_table_is_continued_below_and_each_part_names_its_rows() -> None:
-    head = ["", *(f"column {number}" for number in range(30))]
-    table = Table(title="Wide", head=head, rows=[["row", *(["123.4"] * 30)]], note="a note")
-    text = drawn(table)
-    assert max(map(len, text.splitlines())) <= 80
-    assert text.count("Wide (continued)") == text.count("row ") - 1 > 1
-    assert text.count("123.4") == 30
-    assert text.count("a note") == 1
-
-
-def test_grey_numbers_stand_in_brackets_where_there_are_no_colours_and_words_do_not() -> None:
-    table = Table(title="T", head=["", "a", "b"], rows=[["x", Grey("12.3"), Grey("same")]])
-    assert "(12.3) same" in drawn(table)
-
-
-def test_a_map_keeps_its_words_if_they_fit_and_has_letters_if_not() -> None:
-    grid = Grid(
-        title="Which wins", x_title="bytes", y_title="round trip", columns=["1 kB", "1 MB"],
-        rows=["0 ms", "5 ms"], words=[["none", "none"], ["none", "zstd"]], here=(1, 1),
-    )  # fmt: skip
-    assert "[zstd]" in drawn(grid)
-    narrow = drawn(grid, width=18)
-    assert "[B]" in narrow
-    assert "A none, B zstd" in narrow.replace("\n", " ")
-
-
-def test_a_chart_has_its_curves_marks_axes_and_legend() -> None:
-    lines = [
-        Line(name="plain", points=[(10, 70), (1000, 70)]),
-        Line(name="hash", points=[(0, 5), (10, 30), (1000, 18)]),
-    ]
-    chart = Chart(
-        title="Bytes", x_title="entries", y_title="bytes per key", lines=lines, x_log=True,
-        marks=[Mark(x=100, text="the threshold")],
-    )  # fmt: skip
-    text = "\n".join(plot(chart, 80))
-    assert "bytes per key" in text
-    assert "entries (log)" in text
-    assert "a plain   b hash" in text
-    assert "┊ the threshold" in text
-    assert text.count("b") > 2, "zero has no place on a logarithm, the other points have"
-    assert plot(Chart(title="", x_title="", y_title="", lines=[]), 80) == ["(no points)"]
-
-
-def test_a_sparkline_shows_noise_as_noise_and_a_jump_as_a_jump() -> None:
-    calm = swings([100, 101, 99, 100], 4)
-    assert len(set(calm)) <= 2
-    jump = swings([100, 100, 100, 150], 4)
-    assert jump[-1] == LEVELS[-1]
-    assert len(swings(list(range(1, 200)), 10)) == 10
-    assert swings([], 10) == ""
-
-
-def test_bars_and_stacks_are_true_to_scale() -> None:
-    assert bar(1, 20) == "█" * 20
-    assert bar(0.5, 20) == "█" * 10
-    assert bar(0.0001, 20), "what exists is seen"
-    drawn = stacked({"a": 5, "b": 2.5, "c": 2.5}, 10, 20, ["a", "b", "c"])
-    assert drawn == "█" * 10 + "▓" * 5 + "▒" * 5
-
-
-def test_numbers_carry_a_unit_in_which_they_can_be_read() -> None:
-    assert quantity(1530, "ns") == "1.53 µs"
-    assert quantity(2.5e9, "ns") == "2.50 s"
-    assert quantity(0.045, "share") == "4.50%"
-    assert quantity(1.2e6, "bytes") == "1.20 MB"
-    assert quantity(17, "count") == "17.0"
-    assert quantity(5, "furlongs") == "5.00 furlongs"
-    assert quantity(-1530, "ns") == "-1.53 µs"
-    assert rate(50_000) == "20.0 k/s"
-    assert [times(ratio) for ratio in (0.00212, 0.0376, 0.104, 1.32)] == [
-        "0.0021", "0.038", "0.104", "1.32",
-    ]  # fmt: skip
-    assert scale_for("ns", [300, 3_000_000]).suffix == "µs"
-    assert scale_for("bytes", [72, 10**6]).suffix == "B"
-    assert scale_for("ns", []).suffix == "ns"
-
-
 def test_a_view_that_fails_says_so_and_takes_nothing_else_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -226,22 +139,3 @@ def test_a_view_that_fails_says_so_and_takes_nothing_else_with_it(
     assert "What only made-up-sizes shows cannot be drawn: ModuleNotFoundError" in text
     assert "hash-5000" in text
     assert views_of(Analysis(endings())) == Views(), "it is no experiment of the registry"
-
-
-def test_names_are_whole_and_stand_on_the_first_line_of_their_row() -> None:
-    name = "django-redis-hiredis-unix"
-    rows = [["a", "words that go on and on " * 5, f"{name}, {name}", "1.00"]]
-    head = ["", "why", "who", "µs"]
-    text = drawn(Table(title="T", head=head, rows=rows, text_columns=(0, 1, 2)), 80)
-    assert text.count(name) == 2
-    line = next(line for line in text.splitlines() if line.startswith("a "))
-    assert "words" in line
-    assert "1.00" in line
-
-
-def test_the_last_column_of_a_wide_table_does_not_stand_alone() -> None:
-    heads = [f"column-{number}" for number in range(7)]
-    text = drawn(Table(title="T", head=["", *heads], rows=[["name", *["1.00"] * 7]]), 64)
-    last = text.split("(continued)")[-1]
-    assert "column-5" in last
-    assert "column-6" in last

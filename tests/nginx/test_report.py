@@ -25,10 +25,7 @@ from nearcache.nginx.logs import formats
 from nearcache.nginx.logs.formats import COMBINED_WITH, choose, text_of
 from nearcache.nginx.report.ledger import ledger
 from nearcache.nginx.report.page import answer, page
-from nearcache.report.model import Page, Points, Sparks, Table
-from nearcache.report.plain import lines_of, table_lines
-from nearcache.report.plots import sparkline
-from nearcache.report.words import duration, printable, size
+from nearcache.report.plain import lines_of
 
 from .conftest import PATIENCE_S, Nginx, StartNginx, Upstream, wait_for
 from .traffic import (
@@ -485,35 +482,6 @@ def test_what_a_stranger_asked_for_cannot_move_the_cursor_or_write_html(tmp_path
 # -- how it looks
 
 
-def test_durations_sizes_and_sparks_read_well() -> None:
-    assert [duration(s) for s in (0, 0.0004, 0.02, 3.14, 59.97, 4331, 90_061)] == [
-        "0 ms", "0.4 ms", "20 ms", "3.1 s", "1 min", "1 h 12 min", "1 d 1 h",
-    ]  # fmt: skip
-    assert [size(n) for n in (0, 999, 1000, 34_000_000, 10**15)] == [
-        "0 B", "999 B", "1.0 kB", "34.0 MB", "1000 TB",
-    ]  # fmt: skip
-    assert sparkline([0, 4, None, 8]) == "▁▅·█"
-    assert printable("a\x1b\u202eé") == "a\\x1b\\u202eé"
-
-
-@pytest.mark.parametrize("width", [30, 40, 80, 100, 200])
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    wide = Page(
-        "t",
-        ["word " * 30],
-        [
-            Table("T", ["name", "a number", "another"], [["/x" * 70, "1,234,567", "89.0 GB"]]),
-            Table("V", ["variable", "why"], [["$" * 28, "because " * 9]], text_columns=(0, 1)),
-            Sparks("S", list(range(500)), "left", "right"),
-            Points("P", ["a point " * 20]),
-        ],
-        ["a note " * 20],
-    )
-    lines = lines_of(wide, width)
-    assert max(map(len, lines)) <= min(width, 100)
-    assert any("1,234,567" in line for line in lines), "numbers are never cut"
-
-
 def test_a_report_of_a_real_log_fits_80_columns_and_40_is_no_crash(busy: Nginx) -> None:
     text = run("report", busy.directory / "json.log", "--config", busy.configuration)
     assert max(map(len, text.splitlines())) <= 80
@@ -584,13 +552,6 @@ def test_filters_that_leave_nothing_are_named(busy: Nginx) -> None:
     said = run("report", log, "--host", "no.example", "--since", "1d", code=2)
     assert "--since and --host" in said
     assert "--until" not in said
-
-
-def test_bars_get_what_words_leave() -> None:
-    rows = [["x" * 60, "1"], ["y", "2"]]
-    table = Table("", ["", "n"], rows, bars=[0.5, 1.0])
-    assert table_lines(table, 80)[2].endswith(f"  2  {15 * '█'}")
-    assert "█" not in "".join(table_lines(table, 66))
 
 
 def test_on_a_terminal_a_bar_shows_the_way_and_is_gone_at_the_end(busy: Nginx) -> None:
