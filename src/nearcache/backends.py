@@ -183,9 +183,6 @@ class SharedMemoryCache(_core.FusedCache, AsyncMethods, Configured):
     def engine(self) -> _core.Store:
         return self.open_engine()
 
-    def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
-        return _core.FusedCache.touch(self, key, timeout, version)
-
     def _touched_envelope(self, raw_key: bytes, expires_at_ms: int | None, head: bytes) -> bool:
         return run(self._settled(raw_key, expires_at_ms, head), self.engine, self.clock)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 import time
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.cache.backends.base import BaseCache
 
 from nearcache.errors import LockNotAcquired, OptionError
 from tests.backends.conftest import local_only
@@ -343,6 +345,12 @@ def test_many_takes_iterators(cache: Any) -> None:
     assert cache.get_many(iter(["a", "b", "c"])) == {"a": 1, "b": None}
     assert cache.delete_many(iter(["a", "b"])) is None
     assert cache.get_many(["a", "b"]) == {}
+
+
+def test_no_twin_is_one_of_django_s_that_go_to_a_thread(backend: Any) -> None:
+    for name, theirs in vars(BaseCache).items():
+        if inspect.iscoroutinefunction(theirs) and "sync_to_async" in inspect.getsource(theirs):
+            assert getattr(backend, name) is not theirs, name
 
 
 def test_every_twin_is_there_and_does_the_same(cache: Any) -> None:

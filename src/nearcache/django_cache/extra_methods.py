@@ -343,6 +343,11 @@ class ExtraMethods(BaseCache):
 
     check, acheck = twins(_check)
 
+    async def aclose(self, **kwargs: Any) -> None:
+        """Nothing, like ``close``, which Django calls after every request: the store belongs to
+        the process. Django's own twin of it goes to a thread from 6.1 on.
+        """
+
     # -- shared by the above -----------------------------------------------------------------
 
     def _decoded(self, raw: bytes, default: Any) -> Any:

@@ -16,7 +16,8 @@
 //!   touched is an envelope that begins so;
 //! - `self._incr_object(key, delta, version)`: incr of what is no 64-bit counter.
 //!
-//! Every method is Django's to the name of each argument. `docs/caveats.md` has the rest.
+//! Every method is Django's to the name of each argument; those that Django makes of others
+//! (`decr`, `__contains__`) are Django's own. `docs/caveats.md` has the rest.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -245,11 +246,6 @@ impl FusedCache {
         Ok(slf.get().with_key(slf, key, version, contains)?.unwrap_or(false))
     }
 
-    /// Through `has_key`, as in Django: a subclass may override that one.
-    fn __contains__<'py>(slf: &Bound<'py, Self>, key: &Object<'py>) -> PyResult<bool> {
-        slf.call_method1(intern!(slf.py(), "has_key"), (key,))?.is_truthy()
-    }
-
     #[pyo3(signature = (key, delta=None, version=None), text_signature = "($self, key, delta=1, version=None)")]
     fn incr<'py>(
         slf: &Bound<'py, Self>,
@@ -262,21 +258,6 @@ impl FusedCache {
             None => python::object(slf.py(), 1)?,
         };
         slf.get().incr_by(slf, key, &delta, version)
-    }
-
-    /// Through `incr`, as in Django.
-    #[pyo3(signature = (key, delta=None, version=None), text_signature = "($self, key, delta=1, version=None)")]
-    fn decr<'py>(
-        slf: &Bound<'py, Self>,
-        key: &Object<'py>,
-        delta: Option<Object<'py>>,
-        version: Option<&Object<'py>>,
-    ) -> PyResult<Object<'py>> {
-        let delta = match delta {
-            Some(delta) => delta.neg()?,
-            None => python::object(slf.py(), -1)?,
-        };
-        slf.call_method1(intern!(slf.py(), "incr"), (key, delta, version))
     }
 }
 
