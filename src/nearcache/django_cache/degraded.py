@@ -18,8 +18,9 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from nearcache.base.degraded_mode import DegradedMode
+from nearcache.base.sans_io import Ask, Flow
 from nearcache.django_cache.adapter import Configured
-from nearcache.errors import EngineUnavailable
+from nearcache.errors import EngineBusy, EngineUnavailable
 
 if TYPE_CHECKING:
     from nearcache.django_cache.extra_methods import ExtraMethods as Base
@@ -73,6 +74,9 @@ ANSWERS: dict[str, tuple[Answer, str]] = {
 }
 """By method. A full server refuses to store, and takes other changes."""
 
+STORING = {"set", "add", "cas"}
+"""The engine's methods that a full server refuses, of those that get_or_set asks for."""
+
 
 class Forgiving(Base):
     """What a backend that may forgive has in common with the others."""
@@ -99,6 +103,18 @@ class Forgiving(Base):
                 yield key
         except self._forgiven as error:
             self._forgive(error)
+
+    def _asked(self, step: Ask, otherwise: Any = None) -> Flow[Any]:
+        stores = step.method in STORING
+        try:
+            answer = yield step
+        except EngineBusy:
+            raise
+        except EngineUnavailable as error:
+            self._forgive(error, stores)
+            return otherwise
+        self._succeeded(stores)
+        return answer
 
     def _instead(self, error: Exception, method: str, *args: Any, **kwargs: Any) -> Any:
         """What the method answers now; raises the error unless outages are forgiven."""

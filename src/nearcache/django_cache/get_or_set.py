@@ -84,7 +84,6 @@ class StampedeProof(ExtraMethods):
     """How long a dead process's computation is waited for; and where the store knows of death:"""
     local_lease_s: float = 10.0
     options: Any = None
-    _outage: Any = None  # of backends that make a miss of it
     chance: ClassVar[Any] = staticmethod(by_chance)  # from 0 to below 1
 
     def get_or_set(
@@ -469,17 +468,8 @@ class StampedeProof(ExtraMethods):
         return once(("failing", id(self.counters)), Failing)
 
     def _asked(self, step: Ask, otherwise: Any = None) -> Flow[Any]:
-        """The engine's answer; ``otherwise`` where outages are forgiven."""
-        try:
-            answer = yield step
-        except EngineUnavailable as error:
-            if isinstance(error, EngineBusy):
-                raise
-            self._forgive(error)
-            return otherwise
-        if self._outage is not None and self._outage.on:
-            self._outage.end()
-        return answer
+        """The engine's answer; ``otherwise`` from backends that make a miss of an outage."""
+        return (yield step)
 
     def _forgive(self, error: EngineUnavailable) -> None:
         """For backends that make a miss of an outage."""

@@ -21,7 +21,7 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT, default_key_func
 
 from nearcache import _core
 from nearcache.base.keys import encode_key
-from nearcache.base.sans_io import Ask, Flow, ask, call, twins
+from nearcache.base.sans_io import Flow, ask, call, twins
 from nearcache.django_cache.adapter import EngineCache, SettingsError
 from nearcache.django_cache.degraded import Forgiving
 from nearcache.django_cache.extra_methods import ExtraMethods
@@ -30,10 +30,7 @@ from nearcache.django_cache.redis.options import RedisOptions
 from nearcache.django_cache.redis.test_runs import keep_apart, keep_apart_at_use
 from nearcache.engines.redis.contract import ONCE, READ, Reply
 from nearcache.engines.redis.protocol.resp import ErrorReply
-from nearcache.errors import EngineBusy, EngineUnavailable
-
-STORING = {"set", "add", "cas"}
-"""Methods of the engine that a full server refuses, of those that get_or_set asks for."""
+from nearcache.errors import EngineUnavailable
 
 Method = Callable[..., Any]
 AsyncMethod = Callable[..., Coroutine[Any, Any, Any]]
@@ -353,18 +350,6 @@ class RedisMethods(_core.RedisCommands, Forgiving, EngineCache):
 
         self._topology.told(reply)
         raise error_of(reply, packed)
-
-    def _asked(self, step: Ask, otherwise: Any = None) -> Flow[Any]:
-        stores = step.method in STORING
-        try:
-            answer = yield step
-        except EngineBusy:
-            raise
-        except EngineUnavailable as error:
-            self._forgive(error, stores)
-            return otherwise
-        self._succeeded(stores)
-        return answer
 
     def _is_as(self, other: Any) -> bool:
         if not isinstance(other, RedisMethods):
