@@ -13,7 +13,6 @@ from pathlib import Path
 
 from nearcache.errors import NginxError
 from nearcache.report import html
-from nearcache.report.html import curve_data
 from nearcache.report.model import Page, Part, Sparks, Table, TabledChart
 
 FOLDER = Path(__file__).parent
@@ -46,7 +45,7 @@ def write_page(page: Page, path: Path) -> None:
 
 def render(page: Page) -> str:
     drawn = [part for part in page.parts if isinstance(part, TabledChart)]
-    curves = [curve_data(each, _colours(each)) | {"ticks": each.ticks} for each in drawn]
+    curves = [html.curve_data(each, _colours(each)) | {"ticks": each.ticks} for each in drawn]
     try:
         return html.render(
             FOLDER,
