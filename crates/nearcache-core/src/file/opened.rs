@@ -10,8 +10,9 @@ use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release}
 use crate::base::clock::now_ms;
 use crate::base::error::Error;
 use crate::base::user::{self, effective_uid};
-use crate::file::files::{OpenFailure, io_error, open_private, reserve};
+use crate::file::files::{OpenFailure, io_error, open_private};
 use crate::file::machine::{Kernel, libc_flavour, machine, random_word};
+use crate::file::room::reserve;
 use crate::format::layout::{
     Config, Geometry, LAYOUT_VERSION, LOCK_PLACE_TABLE, LOCK_PLACE_WORDS, LOCK_PLACES, MAGIC,
     MIN_SIZE_BYTES, NAMED_LOCK_TABLE, NAMED_LOCK_WORDS, NAMED_LOCKS, PROCESS_SLOTS, PROCESS_WORDS,

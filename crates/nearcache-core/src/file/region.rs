@@ -24,11 +24,12 @@ use crate::base::error::Error;
 use crate::base::generation::generation;
 use crate::base::user::effective_uid;
 use crate::file::files::{
-    OPENING_BYTE, OpenFailure, PRESENCE_BYTE, free_bytes, io_error, locked_for_opening,
-    open_private, private_directory, remove_if_there, try_range, with_suffix,
+    OpenFailure, io_error, open_private, private_directory, remove_if_there, with_suffix,
 };
+use crate::file::lock_file::{OPENING_BYTE, PRESENCE_BYTE, locked_for_opening, try_range};
 use crate::file::machine::Kernel;
 use crate::file::opened::Opened;
+use crate::file::room::free_bytes;
 use crate::format::layout::{Config, Geometry, LAYOUT_VERSION, MAGIC, MIN_SIZE_BYTES, header};
 use crate::memory::{Mapped, Mem};
 use crate::sync::lock::Locks;

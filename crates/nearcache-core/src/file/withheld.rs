@@ -17,7 +17,7 @@ use std::sync::atomic::{
     Ordering::Release,
 };
 
-use crate::file::files::Presence;
+use crate::file::lock_file::Presence;
 use crate::memory::Mapped;
 
 struct Withheld {

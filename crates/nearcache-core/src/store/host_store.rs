@@ -45,7 +45,7 @@ use crate::base::error::Error;
 use crate::base::generation::generation;
 use crate::base::stats::Counter;
 use crate::base::user::{effective_uid, may_change};
-use crate::file::files::Presence;
+use crate::file::lock_file::Presence;
 use crate::file::region::{Left, OPEN_TIMEOUT, Region};
 use crate::format::layout::Config;
 use crate::memory::Mapped;
