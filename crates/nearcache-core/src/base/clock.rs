@@ -1,7 +1,5 @@
 //! The clocks: one for deadlines of values, one for locks, one for fencing tokens.
 
-use rustix::time::{ClockId, clock_gettime};
-
 /// Milliseconds since the Unix epoch.
 ///
 /// Deadlines are wall-clock times because that is what Django's timeouts and a
@@ -9,10 +7,10 @@ use rustix::time::{ClockId, clock_gettime};
 /// a few nanoseconds.
 pub fn now_ms() -> u64 {
     #[cfg(target_os = "linux")]
-    const CLOCK: ClockId = ClockId::RealtimeCoarse;
+    const CLOCK: libc::clockid_t = libc::CLOCK_REALTIME_COARSE;
     #[cfg(not(target_os = "linux"))]
-    const CLOCK: ClockId = ClockId::Realtime;
-    let time = clock_gettime(CLOCK);
+    const CLOCK: libc::clockid_t = libc::CLOCK_REALTIME;
+    let time = read(CLOCK);
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
@@ -22,16 +20,24 @@ pub fn now_ms() -> u64 {
 /// early or late; a file outlives no boot, so neither do its numbers.
 pub fn boot_ms() -> u64 {
     #[cfg(target_os = "linux")]
-    const CLOCK: ClockId = ClockId::Boottime;
+    const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
     // Counts while the machine sleeps on macOS, too.
     #[cfg(not(target_os = "linux"))]
-    const CLOCK: ClockId = ClockId::Monotonic;
-    let time = clock_gettime(CLOCK);
+    const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+    let time = read(CLOCK);
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
 /// Microseconds since the Unix epoch: what fencing tokens start at.
 pub(crate) fn epoch_us() -> u64 {
-    let time = clock_gettime(ClockId::Realtime);
+    let time = read(libc::CLOCK_REALTIME);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place to write a timespec; the clock exists.
+    let status = unsafe { libc::clock_gettime(clock, &mut time) };
+    debug_assert_eq!(status, 0);
+    time
 }

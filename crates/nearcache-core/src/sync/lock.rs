@@ -90,7 +90,6 @@ pub(crate) mod robust {
     use crate::memory::Mapped;
     use crate::sync::gate::Gate;
     use libc::pthread_mutex_t;
-    use rustix::time::{ClockId, clock_gettime};
 
     /// How often a mutex is tried where libc cannot wait for it by a clock that is never set.
     const ASK_EVERY: Duration = Duration::from_micros(100);
@@ -341,7 +340,9 @@ pub(crate) mod robust {
 
     /// So much later on the clock that `within` names.
     fn deadline(bound: Duration) -> libc::timespec {
-        let now = clock_gettime(ClockId::Monotonic);
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a valid place and an existing clock.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
         let nanos = now.tv_nsec as u64 + u64::from(bound.subsec_nanos());
         libc::timespec {
             tv_sec: now.tv_sec + bound.as_secs() as i64 + (nanos / 1_000_000_000) as i64,

@@ -27,8 +27,8 @@ pub fn encode(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Encoded {
     let py = value.py();
     // SAFETY: the caller keeps `value` alive, and it keeps alive what it contains (E1).
     unsafe {
-        let sharing = Sharing::new(value.as_ptr());
-        let mut encoder = Encoder { py, out, types: types(py), sharing };
+        let mut encoder =
+            Encoder { py, out, types: types(py), sharing: Sharing::new(value.as_ptr()) };
         encoder.value(value.as_ptr(), 0)
     }
 }
