@@ -74,10 +74,10 @@ def _tables(experiment: Experiment) -> Iterator[Table]:
     )
     if experiment.claims:
         yield Table(
-            title="What the seeds said",
-            head=["seed", "headline", "then", "asked here of"],
+            title="What the articles said",
+            head=["article", "headline", "then", "asked here of"],
             rows=[
-                [c.seed, c.text, f"{short(c.ratio)}x", f"{c.slow} / {c.fast}, {c.operation}"]
+                [c.article, c.text, f"{short(c.ratio)}x", f"{c.slow} / {c.fast}, {c.operation}"]
                 for c in experiment.claims
             ],
             text_columns=(0, 1, 3),

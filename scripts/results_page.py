@@ -23,14 +23,14 @@ from nearcache.report.model import Table
 from nearcache.report.units import NOTHING, short
 
 KEPT = Path(__file__).parents[1] / "bench" / "results"
-HEAD = ["seed", "headline", "measured", "then", "today (95 %)", "so", "why", "experiment"]
+HEAD = ["article", "headline", "measured", "then", "today (95 %)", "so", "why", "experiment"]
 HOW_TO_READ = """\
 In the tables: **bold** is the least of a column, (brackets) are void: they broke a rule and have no
 rank. Nobody in a *group* is proven slower than its first; of the next group, its first is proven
 slower than the first of the one before."""
-SEEDS = """\
+ARTICLES = """\
 The lab began with five articles that people still find when they look for a fast cache, its
-*seeds*:
+*articles*:
 
 - 000: [Fastest Redis configuration for Django](https://github.com/peterbe/django-fastest-redis),
   2017
@@ -81,9 +81,9 @@ def _lines(found: dict[str, Analysis]) -> Iterator[str]:
         "",
         HOW_TO_READ,
         "",
-        "## The seeds' headlines today",
+        "## The articles' headlines today",
         "",
-        SEEDS,
+        ARTICLES,
         "",
     )
     yield from markdown.table_lines(headlines(found))
@@ -115,7 +115,7 @@ def _headline(experiment: Experiment, claim: Claim, result: ClaimResult | None) 
     why = result.why if result else ""
     then = f"{short(claim.ratio)}{TIMES}"
     asked = _asked(experiment, claim)
-    return [claim.seed, claim.text, asked, then, today, word, why, experiment.name]
+    return [claim.article, claim.text, asked, then, today, word, why, experiment.name]
 
 
 def _asked(experiment: Experiment, claim: Claim) -> str:

@@ -9,7 +9,7 @@ from nearcache.lab.base.messages import Phase
 from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.experiments.codecs.plan import CODECS
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.timers.link import Link
 
 HERE = Link(30_000, 2e9)
@@ -80,7 +80,9 @@ def codecs_sample(
     facts: Mapping[str, Mapping[str, str]] = FACTS,
 ) -> Sample:
     """Costs that follow the model of breakeven.py exactly, so that its answers are known."""
-    order = prepare(CODECS, Wish(plan="quick", candidates=names, payloads=list(SIZES), seed=1))
+    order = prepare(
+        CODECS, RunOptions(plan="quick", candidates=names, payloads=list(SIZES), seed=1)
+    )
     sample = _complete(new_sample(order, "made up"))
     for name, entry in sample.candidates.items():
         own = entry.twin_of or name
@@ -102,7 +104,9 @@ def codecs_sample(
 
 
 def backends_sample(costs_us: Mapping[str, float]) -> Sample:
-    order = prepare(BACKENDS, Wish(plan="quick", candidates=list(costs_us), payloads=["S"], seed=1))
+    order = prepare(
+        BACKENDS, RunOptions(plan="quick", candidates=list(costs_us), payloads=["S"], seed=1)
+    )
     sample = _complete(new_sample(order, "made up"))
     for name, entry in sample.candidates.items():
         cost_us = {"locmem": 2.0, **costs_us}[entry.twin_of or name]

@@ -19,7 +19,7 @@ from nearcache.lab.results.machine import pressure
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner import driver
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from tests.needs import need
 
 TINY = Plan(repetitions=1, rounds=2, phase_ms=0.3, time_limit_s=30)
@@ -67,7 +67,7 @@ def make_run_tiny() -> RunTiny:
     def run(candidates: Sequence[Candidate], payloads: Sequence[str] = ("S",)) -> Sample:
         known = [BACKENDS.candidates[0], *(c for c in candidates if c.name != BACKENDS.baseline)]
         experiment = replace(BACKENDS, candidates=known, plans={"tiny": TINY})
-        order = prepare(experiment, Wish(plan="tiny", payloads=payloads, seed=7))
+        order = prepare(experiment, RunOptions(plan="tiny", payloads=payloads, seed=7))
         sample = new_sample(order, "a test")
         measure(order, sample, Silent(), lambda sample: None)
         return sample

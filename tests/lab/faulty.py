@@ -1,4 +1,4 @@
-"""Caches and subjects with one fault each. The lab must notice every one of them."""
+"""Caches and arms with one fault each. The lab must notice every one of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
 
-from nearcache.lab.arms.alias import AliasSubject
+from nearcache.lab.arms.alias import AliasArm
 from nearcache.lab.base.messages import Visit, Visited
 from nearcache.lab.load import fixed_rate, open_loop
 from nearcache.lab.proofs.brief import GONE_AFTER_S
@@ -112,7 +112,7 @@ class NeverForgets(LocMemCache):
         super().set(key, value, None, version)
 
 
-class TakesItsTime(AliasSubject):
+class TakesItsTime(AliasArm):
     """Begins so slowly that what was stored for a second must be gone at its first visit."""
 
     def begin(self) -> Mapping[str, str]:
@@ -122,7 +122,7 @@ class TakesItsTime(AliasSubject):
         return proof
 
 
-class LateGenerator(AliasSubject):
+class LateGenerator(AliasArm):
     """The generator of load oversleeps, as one does whose CPU is taken away."""
 
     def visit(self, visit: Visit) -> Visited:
@@ -133,7 +133,7 @@ class LateGenerator(AliasSubject):
         return super().visit(visit)
 
 
-class ForgetsItsParser(AliasSubject):
+class ForgetsItsParser(AliasArm):
     """Proves one parser in its first process, and another one in its second."""
 
     def begin(self) -> Mapping[str, str]:

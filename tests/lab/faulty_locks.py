@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from nearcache.lab.experiments.locks.arm import LockSubject
+from nearcache.lab.experiments.locks.arm import LockArm
 from nearcache.lab.experiments.locks.lockers import LOCKERS, FileLock, Function, WithBlock
 
 
@@ -60,8 +60,8 @@ class DropsCalls(FileLock):
 FAULTY = {"lockf": RecordLock, "check-then-set": CheckThenSet, "drops-calls": DropsCalls}
 
 
-class WithFaults(LockSubject):
-    """In a worker of its own: the real subject, with these among its lockers."""
+class WithFaults(LockArm):
+    """In a worker of its own: the real arm, with these among its lockers."""
 
     def begin(self) -> Mapping[str, str]:
         LOCKERS.update(FAULTY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nearcache.lab.experiments.objects.arm import ObjectsSubject
+from nearcache.lab.experiments.objects.arm import ObjectsArm
 from nearcache.lab.experiments.objects.boxes import Box, PymemcacheBox
 
 
@@ -46,7 +46,7 @@ class ForgetsToDelete(PymemcacheBox):
 FAULTS = {fault.__name__: fault for fault in (SilentAfterTheCanary, Remembers, ForgetsToDelete)}
 
 
-class FaultySubject(ObjectsSubject):
+class FaultyArm(ObjectsArm):
     """Has the fault that its options name, or none."""
 
     def make_box(self) -> Box:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nearcache.lab.experiments.stores.arm import StoresSubject
+from nearcache.lab.experiments.stores.arm import StoresArm
 from nearcache.lab.experiments.stores.redis import RedisStore
 
 
@@ -48,7 +48,7 @@ class Clinging(RedisStore):
 FAULTS = {fault.__name__: fault for fault in (Damaging, Swapping, Dropping, Clinging)}
 
 
-class FaultySubject(StoresSubject):
+class FaultyArm(StoresArm):
     """Has the fault that its options name, or none."""
 
     def make_store(self) -> Any:

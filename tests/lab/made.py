@@ -12,7 +12,7 @@ from nearcache.lab.base.messages import Phase
 from nearcache.lab.base.model import NO_PAYLOAD, Candidate, Claim, Experiment, Operation, Plan
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 
 PLAN = Plan(repetitions=5, rounds=4, phase_ms=1, time_limit_s=10)
 
@@ -50,7 +50,7 @@ def experiment(*names: str, operations: tuple[Operation, ...] = (), **more: obje
 
 def sample_of(asked: Experiment, phase_of: PhaseOf, operation: str = "get") -> Sample:
     """Five repetitions of four rounds of one operation; a twin as its original."""
-    sample = new_sample(prepare(asked, Wish(seed=1)), "made up")
+    sample = new_sample(prepare(asked, RunOptions(seed=1)), "made up")
     sample.about |= {"state": "complete", "seconds": 1.0}
     free = next(o for o in asked.operations if o.name == operation).payload_free
     for name, entry in sample.candidates.items():
@@ -78,6 +78,6 @@ def steady(costs: Mapping[str, float], noise: float = 0.01) -> PhaseOf:
 
 def claim(slow: str, fast: str, ratio: float) -> Claim:
     return Claim(
-        seed="000", text=f"{fast} beats {slow}", ratio=ratio, slow=slow, fast=fast,
+        article="000", text=f"{fast} beats {slow}", ratio=ratio, slow=slow, fast=fast,
         operation="get", payload="S", why="as it was",
     )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 from nearcache.lab.base.messages import Phase
 from nearcache.lab.base.model import Candidate, Claim, Experiment, Operation, Plan
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 
 PLAN = Plan(repetitions=3, rounds=4, phase_ms=1, time_limit_s=10)
 HOSTILE = "</script><script>alert(1)</script>'\"&<b>[red]"
@@ -43,7 +43,7 @@ def candidate(name: str, family: str = "some", **fields: Any) -> Candidate:
 
 def measured(asked: Experiment, seed: int = 3) -> Sample:
     """A sample of this experiment in which everybody is present, still without numbers."""
-    sample = new_sample(prepare(asked, Wish(seed=seed)), f"nearcache lab run {asked.name}")
+    sample = new_sample(prepare(asked, RunOptions(seed=seed)), f"nearcache lab run {asked.name}")
     sample.about |= {"seconds": 12.0, "state": "complete", "servers": {"redis": "7.0.15"}}
     for entry in sample.candidates.values():
         entry.state = "measured"
@@ -84,7 +84,7 @@ def crowd(count: int = 40, seed: int = 3, **fields: Any) -> Sample:
         for number, name in enumerate(names)
     ]
     claim = Claim(
-        seed="001", text="the second takes 16.7 times as long", ratio=16.7, slow=names[1],
+        article="001", text="the second takes 16.7 times as long", ratio=16.7, slow=names[1],
         fast=names[0], operation="get", payload="S", why="both run the same code now",
     )  # fmt: skip
     asked = experiment(

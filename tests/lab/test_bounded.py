@@ -14,7 +14,7 @@ from nearcache.lab.base.messages import Phase, Visit
 from nearcache.lab.proofs.companion import SameProcess
 from nearcache.lab.results.sample import Cell
 from nearcache.lab.runner.interleaving import Interleaving
-from nearcache.lab.timers.operations import Bench, Visitor
+from nearcache.lab.timers.operations import Visitor, VisitTools
 from nearcache.lab.workloads import PAYLOADS
 
 
@@ -37,14 +37,14 @@ def test_a_worker_holds_nothing_of_its_earlier_visits() -> None:
     def open_cache() -> LocMemCache:
         return LocMemCache("bounded", {"OPTIONS": {"MAX_ENTRIES": 10_000}})
 
-    bench = Bench(open_cache(), SameProcess(open_cache), "lab", None)
+    tools = VisitTools(open_cache(), SameProcess(open_cache), "lab", None)
     payload = PAYLOADS["S"](1)
     operations = ["get", "set", "get_many", "get_fresh", "delete", "miss", "incr", "get_at_50"]
 
     def visit(number: int) -> None:
         lowest = {"get_per_s": 20_000.0}
         asked = Visit("S", operations, f"0:{number}", 300_000, lowest=lowest)
-        phases = Visitor(bench, payload, asked).run().phases
+        phases = Visitor(tools, payload, asked).run().phases
         assert {phase.operation for phase in phases} == set(operations)
 
     assert growth_bytes(visit, 3, 10) < 50_000

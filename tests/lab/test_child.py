@@ -1,4 +1,4 @@
-"""A process that a subject starts answers, or its end is told in its own words."""
+"""A process that an arm starts answers, or its end is told in its own words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from nearcache.lab.arms.child import Child, ChildFailed
-from nearcache.lab.base.subject import Unavailable
+from nearcache.lab.base.arm import Unavailable
 
 
 @pytest.fixture

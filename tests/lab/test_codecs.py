@@ -23,7 +23,7 @@ from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.proofs.stored_form import StoredForm, UnknownForm, form_of
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.timers.traffic import Counters
 from nearcache.lab.workloads.fidelity import fates_in
 from nearcache.lab.workloads.growing import HITS, WRITERS, grow
@@ -44,7 +44,7 @@ def named(original: str, **changes: Any) -> Candidate:
 def run(candidates: Sequence[Candidate], payloads: Sequence[str]) -> Sample:
     known = [named(BASE), *candidates]
     experiment = replace(CODECS, candidates=known, plans={"tiny": replace(TINY, rounds=1)})
-    order = prepare(experiment, Wish(plan="tiny", payloads=payloads, seed=7))
+    order = prepare(experiment, RunOptions(plan="tiny", payloads=payloads, seed=7))
     sample = new_sample(order, "a test")
     measure(order, sample, Silent(), lambda sample: None)
     return sample

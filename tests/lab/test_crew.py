@@ -12,19 +12,19 @@ import pytest
 
 from nearcache.lab.base.messages import Setup
 from nearcache.lab.runner import crew
-from nearcache.lab.runner.crew import Member, end_all
+from nearcache.lab.runner.crew import WorkerProcess, end_all
 
 from .made import arm
 
 
 @pytest.fixture
-def deaf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Member]]:
+def deaf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[WorkerProcess]]:
     """Three workers that load for ever: they never look at their pipe."""
     loads = [sys.executable, "-c", "import time; time.sleep(60)"]
     popen = subprocess.Popen
     with monkeypatch.context() as patched:
         patched.setattr(crew.subprocess, "Popen", lambda _words, **more: popen(loads, **more))
-        members = [Member(setup(name, tmp_path)) for name in "abc"]
+        members = [WorkerProcess(setup(name, tmp_path)) for name in "abc"]
     yield members
     for member in members:
         member.process.kill()
@@ -33,13 +33,13 @@ def deaf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Membe
 
 def setup(name: str, directory: Path) -> Setup:
     return Setup(
-        candidate=arm(name), subject="", places={}, directory=str(directory), namespace=name,
+        candidate=arm(name), arm="", places={}, directory=str(directory), namespace=name,
         seed=1, server_version="", cpu=0,
     )  # fmt: skip
 
 
 def test_all_have_one_time_to_leave_together(
-    deaf: list[Member], monkeypatch: pytest.MonkeyPatch
+    deaf: list[WorkerProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
 
@@ -62,6 +62,6 @@ def test_all_have_one_time_to_leave_together(
     assert [member.process.returncode for member in deaf] == [-signal.SIGTERM] * 3
 
 
-def test_who_is_asked_to_leave_and_does_not_hear_is_gone(deaf: list[Member]) -> None:
+def test_who_is_asked_to_leave_and_does_not_hear_is_gone(deaf: list[WorkerProcess]) -> None:
     end_all(deaf)
     assert [member.process.returncode for member in deaf] == [-signal.SIGTERM] * 3

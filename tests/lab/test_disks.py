@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from nearcache.errors import LabError
+from nearcache.lab.base.arm import Unavailable
 from nearcache.lab.base.directories import PREFIX, Mount, memory_parent, mount_of
 from nearcache.lab.base.model import Plan
-from nearcache.lab.base.subject import Unavailable
 from nearcache.lab.experiments.disks.arm import MOST_BYTES, UnfitPath, demand_fit, describe, path_of
 from nearcache.lab.experiments.disks.files import (
     FILE_COUNT,
@@ -45,7 +45,7 @@ from nearcache.lab.experiments.disks.fio import (
 from nearcache.lab.experiments.disks.plan import DISKS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.laboratory import Wish, prepare
+from nearcache.lab.runner.laboratory import RunOptions, prepare
 from nearcache.report.model import Table
 
 from .conftest import need
@@ -219,7 +219,7 @@ def test_without_a_fio_that_is_new_enough_it_says_what_to_install(
 
 def test_paths_of_the_user_take_the_place_of_the_usual_ones(tmp_path: Path) -> None:
     paths = [tmp_path, Path("/dev/shm"), tmp_path]
-    order = prepare(DISKS, Wish(plan="quick", paths=paths))
+    order = prepare(DISKS, RunOptions(plan="quick", paths=paths))
     names = [str(tmp_path.resolve()), "/dev/shm"]
     assert [c.name for c in order.candidates if not c.twin_of] == names
     assert order.experiment.baseline == names[0]
@@ -228,7 +228,7 @@ def test_paths_of_the_user_take_the_place_of_the_usual_ones(tmp_path: Path) -> N
 
 def test_a_path_that_is_not_there_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="none is not a directory; make it"):
-        prepare(DISKS, Wish(plan="quick", paths=[tmp_path / "none"]))
+        prepare(DISKS, RunOptions(plan="quick", paths=[tmp_path / "none"]))
 
 
 def test_an_interrupted_run_takes_its_files_away(

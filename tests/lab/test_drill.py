@@ -15,14 +15,14 @@ import pytest
 from nearcache.lab.base.messages import Phase, Setup
 from nearcache.lab.base.model import Candidate, Plan
 from nearcache.lab.experiments.drill import arm as drill
-from nearcache.lab.experiments.drill.arm import Case, DrillSubject, NotHealthy, Seen, outcome
+from nearcache.lab.experiments.drill.arm import Case, DrillArm, NotHealthy, Seen, outcome
 from nearcache.lab.experiments.drill.findings import SEVERITY, class_of, outcomes_of, views, worst
 from nearcache.lab.experiments.drill.patient import BLOCKS, NAP_S, Patience, Patient, Reply
 from nearcache.lab.experiments.drill.plan import DRILL, LOCMEM, PASSWORD
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.servers.own import OwnServer
 from nearcache.report.model import Grid, Table
 from tests.needs import need_package
@@ -45,7 +45,7 @@ def planted(name: str) -> Candidate:
 def run_tiny(names: list[str], faults: list[str], more: tuple[Candidate, ...] = ()) -> Sample:
     experiment = replace(DRILL, candidates=[*DRILL.candidates, *more], plans={"tiny": TINY})
     wanted = [*names, *(each.name for each in more)]
-    order = prepare(experiment, Wish(plan="tiny", candidates=wanted, payloads=faults, seed=7))
+    order = prepare(experiment, RunOptions(plan="tiny", candidates=wanted, payloads=faults, seed=7))
     # Twins would double the time, and prove nothing here.
     order = replace(order, candidates=[c for c in order.candidates if not c.twin_of])
     sample = new_sample(order, "a test")
@@ -128,20 +128,20 @@ def test_a_fault_that_has_no_effect_is_noticed(
 ) -> None:
     need("redis-server")
     setup = Setup(DRILL.candidates[0], "", {}, str(short_path), "n", 1, "", cpu=0)
-    subject = DrillSubject(setup)
+    arm = DrillArm(setup)
     with OwnServer(setup, "redis") as server:
-        subject.server = server
-        subject._give_password(PASSWORD)
+        arm.server = server
+        arm._give_password(PASSWORD)
         with monkeypatch.context() as patched:
             patched.setattr(drill, "PROOF_TIMEOUT_S", 60)  # slow is not frozen
             with pytest.raises(NotHealthy, match="the server is as before"):
-                subject._prove_broken("frozen")
+                arm._prove_broken("frozen")
         server.freeze()
-        subject._prove_broken("frozen")
+        arm._prove_broken("frozen")
         server.thaw()
     with pytest.raises(NotHealthy):
-        subject._prove_broken("frozen")  # it is gone, which is another fault
-    subject._prove_broken("stopped")
+        arm._prove_broken("frozen")  # it is gone, which is another fault
+    arm._prove_broken("stopped")
 
 
 def test_a_backend_that_keeps_nothing_is_no_candidate_at_all(sample: Sample) -> None:
@@ -279,8 +279,10 @@ def test_outcomes_are_ordered_with_lies_as_the_worst() -> None:
 
 def made_up(outcomes: dict[str, str]) -> Sample:
     experiment = replace(DRILL, plans={"tiny": TINY})
-    wish = Wish(plan="tiny", candidates=list(outcomes), payloads=["none", "stopped"], seed=1)
-    sample = new_sample(prepare(experiment, wish), "made up")
+    wanted = RunOptions(
+        plan="tiny", candidates=list(outcomes), payloads=["none", "stopped"], seed=1
+    )
+    sample = new_sample(prepare(experiment, wanted), "made up")
     for name, entry in sample.candidates.items():
         entry.state = "measured"
         words = outcomes[entry.twin_of or name]

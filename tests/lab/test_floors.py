@@ -124,7 +124,7 @@ def test_the_chart_the_csv_and_the_note_have_the_floor_of_the_operation() -> Non
 def test_a_claim_is_answered_with_the_floor_of_its_operation() -> None:
     sample = quiet_and_loud()
     sample.about["claims"] = [
-        {"seed": "000", "text": "b", "ratio": 1.08, "slow": "b", "fast": "a", "operation": op,
+        {"article": "000", "text": "b", "ratio": 1.08, "slow": "b", "fast": "a", "operation": op,
          "payload": "S", "why": ""}
         for op in ("get", "set")
     ]  # fmt: skip

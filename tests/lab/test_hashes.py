@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from nearcache.lab.base.arm import Unavailable, WrongAnswer
 from nearcache.lab.base.messages import Phase, Setup, Visit
 from nearcache.lab.base.model import Candidate, Plan
-from nearcache.lab.base.subject import Unavailable
-from nearcache.lab.experiments.hashes import arm as subject_module
-from nearcache.lab.experiments.hashes.arm import HashesSubject, Limits, Wire, WrongAnswer, bucket_of
+from nearcache.lab.experiments.hashes import arm as arm_module
+from nearcache.lab.experiments.hashes.arm import HashesArm, Limits, Wire, bucket_of
 from nearcache.lab.experiments.hashes.findings import front, knee, views
 from nearcache.lab.experiments.hashes.plan import DATA, HASHES, Data
 from nearcache.lab.experiments.hashes.rules import try_rules
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.servers.own import OwnServer
 from nearcache.report.model import Chart, Table
 from tests.needs import missing
@@ -97,13 +97,13 @@ def test_a_layout_that_is_kept_otherwise_than_the_limits_imply_is_refused(
     short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("redis-server")
-    subject = HashesSubject(setup_for(short_path, "bucket-limit+1"))
-    subject.begin()
-    assert subject.bucket == subject.limits.entries + 1
+    arm = HashesArm(setup_for(short_path, "bucket-limit+1"))
+    arm.begin()
+    assert arm.bucket == arm.limits.entries + 1
     # Planted: somebody believes that the limit is higher than it is.
-    subject.limits = replace(subject.limits, entries=1000)
+    arm.limits = replace(arm.limits, entries=1000)
     with pytest.raises(WrongAnswer, match=r"513 fields are .*hashtable.*, not listpack"):
-        subject.visit(Visit("100k", ["memory"], "r", phase_ns=1000))
+        arm.visit(Visit("100k", ["memory"], "r", phase_ns=1000))
 
 
 @pytest.mark.usefixtures("few_ids")
@@ -111,16 +111,16 @@ def test_a_value_that_is_not_what_was_stored_is_refused(
     short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("redis-server")
-    subject = HashesSubject(setup_for(short_path, "bucket-10"))
-    subject.begin()
-    read = subject_module.Layout.read
+    arm = HashesArm(setup_for(short_path, "bucket-10"))
+    arm.begin()
+    read = arm_module.Layout.read
 
     def shifted(layout: Any, number: int) -> Any:
         return read(layout, number + 1)
 
-    monkeypatch.setattr(subject_module.Layout, "read", shifted)
+    monkeypatch.setattr(arm_module.Layout, "read", shifted)
     with pytest.raises(WrongAnswer, match="id 1"):
-        subject.visit(Visit("100k", ["read"], "r", phase_ns=1000))
+        arm.visit(Visit("100k", ["read"], "r", phase_ns=1000))
 
 
 def test_a_server_that_is_not_installed_is_missing_with_what_to_install(
@@ -128,14 +128,14 @@ def test_a_server_that_is_not_installed_is_missing_with_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unavailable, match="redis-server or valkey-server is not installed"):
-        HashesSubject(setup_for(tmp_path)).begin()
+        HashesArm(setup_for(tmp_path)).begin()
 
 
 def test_every_id_is_stored_whatever_the_layout(server: OwnServer) -> None:
     ids = range(1_000_000, 1_001_234)
     for bucket, remainder, shuffled in ((0, False, False), (100, True, False), (7, False, True)):
         data = Data(count=len(ids), remainder=remainder, shuffled=shuffled)
-        layout = subject_module.Layout(bucket, data, 0)
+        layout = arm_module.Layout(bucket, data, 0)
         with Wire(server.socket) as wire:
             wire.ask("FLUSHALL")
             for commands in layout.loading(ids):
@@ -151,7 +151,7 @@ def sample() -> Sample:
     names = ["bucket-10", "bucket-limit", "bucket-limit+1", "bucket-1000-of-1024"]
     order = prepare(
         replace(HASHES, plans={"tiny": TINY}),
-        Wish(plan="tiny", candidates=names, payloads=["v", "v+1"], seed=7),
+        RunOptions(plan="tiny", candidates=names, payloads=["v", "v+1"], seed=7),
     )
     sample = new_sample(order, "a test")
     measure(order, sample, Silent(), lambda sample: None)
@@ -200,8 +200,8 @@ BYTES = {  # name -> fields, bytes an id, the server's ns for a read, encoding
 
 def made_up() -> Sample:
     experiment = replace(HASHES, plans={"tiny": TINY})
-    wish = Wish(plan="tiny", candidates=list(BYTES), payloads=["100k"], seed=1)
-    sample = new_sample(prepare(experiment, wish), "made up")
+    wanted = RunOptions(plan="tiny", candidates=list(BYTES), payloads=["100k"], seed=1)
+    sample = new_sample(prepare(experiment, wanted), "made up")
     for name, entry in sample.candidates.items():
         fields, weight, read_ns, encoding = BYTES[entry.twin_of or name]
         entry.state = "measured"
@@ -231,7 +231,7 @@ def test_the_sentences_answer_what_the_seed_asked() -> None:
     text = " ".join(shown.sentences)
     assert "7.00 MB as keys of their own and 1.20 MB in hashes of 512 fields: 5.83 times" in text
     assert "The jump is between 512 fields (12.0 bytes an id, listpack 100%) and 513" in text
-    assert "So 512 still fit, and the 502 of the seed was no threshold." in text
+    assert "So 512 still fit, and the 502 of the article was no threshold." in text
     assert "a large limit allocates nothing in advance" in text
     assert "hashes of 1,000 fields take 1.25 MB instead of 7.20 MB" in text
     assert "a read is 500 ns for a plain key, 520 ns in hashes of 10 and 5.20" in text
@@ -258,7 +258,7 @@ def test_the_tables_and_curves_hold_every_layout() -> None:
 
 def test_a_sample_without_numbers_has_no_views() -> None:
     experiment = replace(HASHES, plans={"tiny": TINY})
-    order = prepare(experiment, Wish(plan="tiny", candidates=["bucket-10"], seed=1))
+    order = prepare(experiment, RunOptions(plan="tiny", candidates=["bucket-10"], seed=1))
     shown = views(Analysis(new_sample(order, "nothing")))
     assert (shown.sentences, shown.parts) == ((), ())
 

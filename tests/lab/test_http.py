@@ -20,12 +20,12 @@ import pytest
 
 from nearcache.lab import servers as lab_servers
 from nearcache.lab.arms.candidates import choose, fill
+from nearcache.lab.base.arm import Unavailable
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.base.model import Candidate, Plan
-from nearcache.lab.base.subject import Unavailable
 from nearcache.lab.endpoint.songs import SONGS, Songs
-from nearcache.lab.experiments.http import arm as subject_module
-from nearcache.lab.experiments.http.arm import CAPACITY, CLIENTS, HttpSubject
+from nearcache.lab.experiments.http import arm as arm_module
+from nearcache.lab.experiments.http.arm import CAPACITY, CLIENTS, HttpArm
 from nearcache.lab.experiments.http.findings import views
 from nearcache.lab.experiments.http.plan import HTTP
 from nearcache.lab.load.http_client import (
@@ -41,7 +41,7 @@ from nearcache.lab.load.wrk import Wrk, find_wrk
 from nearcache.lab.proofs.proof import TreatmentNotApplied
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.servers.web import nginx_config
 from nearcache.report.model import Table
 
@@ -77,8 +77,8 @@ def sample() -> Sample:
     arms = ["uncached", "uncached-direct", "locmem", "nginx-cache-lock"]
     known = (*choose(HTTP.candidates, [*arms, "uwsgi-cache"]), *PLANTED)
     experiment = replace(HTTP, candidates=known, plans={"tiny": TINY}, twins=("nginx-cache-lock",))
-    wish = Wish(plan="tiny", payloads=["zipf", "single"], seed=7)
-    order = prepare(experiment, wish)
+    wanted = RunOptions(plan="tiny", payloads=["zipf", "single"], seed=7)
+    order = prepare(experiment, wanted)
     found = new_sample(order, "a test")
     measure(order, found, Silent(), lambda sample: None)
     return found
@@ -164,19 +164,19 @@ def test_what_nginx_keeps_is_weighed(sample: Sample) -> None:
     assert "tmpfs" in how
 
 
-# -- one subject in this process -----------------------------------------------------------------
+# -- one arm in this process -----------------------------------------------------------------
 
 
 @contextmanager
-def subject(name: str, **changes: Any) -> Iterator[HttpSubject]:
-    """A subject of its own; its servers are gone afterwards, and so is its place on one CPU."""
+def arm(name: str, **changes: Any) -> Iterator[HttpArm]:
+    """An arm of its own; its servers are gone afterwards, and so is its place on one CPU."""
     before = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory(prefix="nc-http-") as directory:
         arm = candidate(name)
         arm = replace(arm, settings=fill(arm.settings, {"shm_path": f"{directory}/cache"}))
         setup = Setup(
             candidate=replace(arm, **changes),
-            subject=HTTP.subject,
+            arm=HTTP.arm,
             places={},
             directory=directory,
             namespace="test",
@@ -184,7 +184,7 @@ def subject(name: str, **changes: Any) -> Iterator[HttpSubject]:
             server_version="",
             cpu=max(before),
         )
-        made = HttpSubject(setup)
+        made = HttpArm(setup)
         try:
             yield made
         finally:
@@ -192,7 +192,7 @@ def subject(name: str, **changes: Any) -> Iterator[HttpSubject]:
             os.sched_setaffinity(0, before)
 
 
-def visit(made: HttpSubject, payload: str, operations: Sequence[str], **more: Any) -> Visited:
+def visit(made: HttpArm, payload: str, operations: Sequence[str], **more: Any) -> Visited:
     wanted = {"round_id": "0:1", "phase_ns": 80_000_000, **more}
     return made.visit(Visit(payload=payload, operations=operations, **wanted))
 
@@ -203,8 +203,8 @@ def phase(visited: Visited, operation: str) -> Phase:
 
 def test_without_wrk_our_own_client_drives_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     need("nginx")
-    monkeypatch.setattr(subject_module, "find_wrk", lambda: None)
-    with subject("nginx-cache") as made:
+    monkeypatch.setattr(arm_module, "find_wrk", lambda: None)
+    with arm("nginx-cache") as made:
         assert made.begin()["driven by"] == "our own client"
         served = phase(visit(made, "single", ["capacity"]), "capacity")
         assert served.point
@@ -214,7 +214,7 @@ def test_without_wrk_our_own_client_drives_and_says_so(monkeypatch: pytest.Monke
 
 def test_every_other_request_of_the_tail_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     need("nginx", "wrk")
-    with subject("nginx-cache") as made:
+    with arm("nginx-cache") as made:
         made.begin()
         found = visit(made, "tail", ["capacity", "at_50"], lowest={CAPACITY: 400.0})
         # When its time is over, wrk leaves up to CLIENTS requests without an answer.
@@ -227,7 +227,7 @@ def test_every_other_request_of_the_tail_is_new(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_answer_of_another_song_is_refused_by_both_generators() -> None:
     need("nginx", "wrk")
-    with subject("uncached") as made:
+    with arm("uncached") as made:
         made.begin()
         made.bodies = [Songs(99).body(song) for song in range(SONGS)]
         with pytest.raises(BadAnswer, match="with a body that no URL has"):
@@ -238,7 +238,7 @@ def test_an_answer_of_another_song_is_refused_by_both_generators() -> None:
 
 def test_a_cache_that_loses_what_was_warm_is_noticed_while_it_is_timed() -> None:
     need("nginx", "wrk")
-    with subject("nginx-cache") as made:
+    with arm("nginx-cache") as made:
         made.begin()
         assert made.site.cache_directory
         for kept in made.site.cache_directory.rglob("*"):
@@ -257,7 +257,7 @@ def test_a_missing_program_is_a_line_with_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         lab_servers.shutil, "which", lambda name: None if "nginx" in name else which(name)
     )
-    with subject("nginx-cache") as made, pytest.raises(Unavailable, match="nginx") as missing:
+    with arm("nginx-cache") as made, pytest.raises(Unavailable, match="nginx") as missing:
         made.begin()
     assert missing.value.install == "apt install nginx-light"
 
@@ -269,8 +269,8 @@ def test_nothing_is_left_when_the_worker_is_killed(
     script = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
-from tests.lab.test_http import subject
-with subject("uwsgi-cache") as made:
+from tests.lab.test_http import arm
+with arm("uwsgi-cache") as made:
     made.begin()
     pids = [s.process.pid for s in made.servers.running.values()]
     print(*pids, flush=True)

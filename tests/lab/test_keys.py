@@ -10,13 +10,13 @@ import pytest
 
 from nearcache.lab.base.messages import Phase, Setup
 from nearcache.lab.base.model import Candidate, Experiment, Plan
-from nearcache.lab.experiments.keys.arm import KeysSubject, implementation_of, keys_of
+from nearcache.lab.experiments.keys.arm import KeysArm, implementation_of, keys_of
 from nearcache.lab.experiments.keys.findings import odds, views
 from nearcache.lab.experiments.keys.plan import KEYS, URLS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.report.model import Chart, Table
 
 from .conftest import Silent
@@ -30,7 +30,9 @@ def run_tiny(
 ) -> Sample:
     experiment = replace(KEYS, candidates=[*KEYS.candidates, *more], plans={"tiny": TINY})
     names = [*names, *(candidate.name for candidate in more)]
-    order = prepare(experiment, Wish(plan="tiny", candidates=names, payloads=payloads, seed=7))
+    order = prepare(
+        experiment, RunOptions(plan="tiny", candidates=names, payloads=payloads, seed=7)
+    )
     sample = new_sample(order, "a test")
     measure(order, sample, Silent(), lambda sample: None)
     return sample
@@ -109,9 +111,7 @@ def test_keys_have_the_length_they_claim_and_the_urls_look_like_the_seeds() -> N
 
 def test_two_keys_with_one_digest_fail_the_function() -> None:
     constant = replace(KEYS.candidates[1], name="constant", options={"call": "x", "bits": 8})
-    subject = KeysSubject(
-        Setup(constant, "", {}, "/nonexistent", "n", seed=1, server_version="", cpu=0)
-    )
+    arm = KeysArm(Setup(constant, "", {}, "/nonexistent", "n", seed=1, server_version="", cpu=0))
 
     class Constant:
         def __init__(self, key: bytes) -> None: ...
@@ -122,9 +122,9 @@ def test_two_keys_with_one_digest_fail_the_function() -> None:
         def hexdigest(self) -> str:
             return "63"
 
-    subject.inner._object = Constant  # type: ignore[method-assign, union-attr]
+    arm.inner._object = Constant  # type: ignore[method-assign, union-attr]
     with pytest.raises(Exception, match="two keys have one digest"):
-        subject.inner._check([b"first", b"second"])  # type: ignore[union-attr]
+        arm.inner._check([b"first", b"second"])  # type: ignore[union-attr]
 
 
 def test_odds_of_a_collision_are_those_of_the_birthday_problem() -> None:
@@ -142,8 +142,8 @@ NET_NS = {  # length -> what it takes: a block of BLAKE2s is half of one of BLAK
 
 def made_up(costs: dict[str, dict[int, float]]) -> Sample:
     experiment: Experiment = replace(KEYS, plans={"tiny": TINY})
-    wish = Wish(plan="tiny", candidates=list(costs), payloads=["64", "65", "1024"], seed=1)
-    sample = new_sample(prepare(experiment, wish), "made up")
+    wanted = RunOptions(plan="tiny", candidates=list(costs), payloads=["64", "65", "1024"], seed=1)
+    sample = new_sample(prepare(experiment, wanted), "made up")
     for name, entry in sample.candidates.items():
         entry.state = "measured"
         for length, net in costs[entry.twin_of or name].items():

@@ -12,7 +12,7 @@ from nearcache.lab.base.messages import Setup
 from nearcache.lab.base.model import NO_PAYLOAD, Candidate, Plan
 from nearcache.lab.experiments.locks.arm import (
     ATTEMPTS,
-    LockSubject,
+    LockArm,
     TwoInside,
     covered,
     most_at_once,
@@ -36,7 +36,7 @@ from nearcache.lab.experiments.locks.tasks import MOST_KEPT_OUT_S, PARTS, comes_
 from nearcache.lab.proofs.proof import TreatmentNotApplied
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.report.model import Table
 from tests.needs import need_package
 
@@ -55,7 +55,7 @@ def run(candidates: list[Candidate], payloads: tuple[str, ...] = PAYLOADS) -> Sa
     # Long enough that a host that stops this machine as turns begin leaves time for some.
     plan = replace(TINY, phase_ms=400)
     experiment = replace(LOCKS, candidates=known, plans={"tiny": plan}, twins=())
-    order = prepare(experiment, Wish(plan="tiny", payloads=payloads, seed=7))
+    order = prepare(experiment, RunOptions(plan="tiny", payloads=payloads, seed=7))
     sample = new_sample(order, "a test")
     measure(order, sample, NoProgress(), lambda sample: None)
     return sample
@@ -150,9 +150,9 @@ def test_locks_that_let_two_in_are_void_with_the_reason() -> None:
         candidates=known,
         plans={"tiny": TINY},
         twins=(),
-        subject="tests.lab.faulty_locks.WithFaults",
+        arm="tests.lab.faulty_locks.WithFaults",
     )
-    sample = new_sample(order := prepare(experiment, Wish(plan="tiny", seed=7)), "a test")
+    sample = new_sample(order := prepare(experiment, RunOptions(plan="tiny", seed=7)), "a test")
     measure(order, sample, NoProgress(), lambda sample: None)
     reasons = {
         "lockf": "two were inside at once",
@@ -212,15 +212,15 @@ def test_who_comes_in_when_the_machine_goes_on_has_come_in_and_nobody_waits_for_
 def test_a_lock_that_lets_a_second_one_in_is_broken_unless_its_timeout_was_over(
     monkeypatch: pytest.MonkeyPatch, timeout_s: float | None, times: int, is_broken: bool
 ) -> None:
-    subject = LockSubject(Setup(faulty("flock"), "", {}, "/nonexistent", "n", 1, "", cpu=0))
-    subject.options["timeout_s"] = timeout_s
+    arm = LockArm(Setup(faulty("flock"), "", {}, "/nonexistent", "n", 1, "", cpu=0))
+    arm.options["timeout_s"] = timeout_s
     broken = iter(["a second one came in"] * times + [""])
-    monkeypatch.setattr(subject, "_broken_exclusion", lambda _name: next(broken))
+    monkeypatch.setattr(arm, "_broken_exclusion", lambda _name: next(broken))
     if not is_broken:
-        subject._prove_exclusion()
+        arm._prove_exclusion()
         return
     with pytest.raises(TwoInside, match="a second one came in"):
-        subject._prove_exclusion()
+        arm._prove_exclusion()
 
 
 def test_turns_are_counted_by_when_they_ended() -> None:

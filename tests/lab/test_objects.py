@@ -47,7 +47,7 @@ def sample() -> Sample:
     need("memcached", "redis-server")
     need_server("s3")
     need_package("boto3", "pylibmc", "pymemcache", "memcache")
-    experiment = replace(OBJECTS, subject="tests.lab.faulty_objects.FaultySubject")
+    experiment = replace(OBJECTS, arm="tests.lab.faulty_objects.FaultyArm")
     with port_of_nobody() as nobody:
         return run_of(experiment, NAMES, faulty(nobody))
 
@@ -61,7 +61,7 @@ def test_all_are_measured_and_all_answers_verified(sample: Sample) -> None:
 
 
 def test_sets_that_reach_nobody_never_get_a_number(sample: Sample) -> None:
-    # The seed's mistake: this client answers 0, raises nothing, and is fast.
+    # The article's mistake: this client answers 0, raises nothing, and is fast.
     assert_failed(sample, "nobody-silent", "not stored, and no error was raised")
     assert_failed(sample, "nobody-loud", "ConnectionRefusedError")
     assert_failed(sample, "nobody-s3", "Could not connect to the endpoint")
@@ -149,7 +149,7 @@ def test_the_seeds_text_and_its_table_stand_beside_what_is_measured() -> None:
     said = " ".join(views(made_up(COSTS_US)).sentences)
     assert "a set in S3 took" in said
     assert "198\N{EN DASH}231" in said
-    assert "the seed's text says 10" in said
+    assert "the article's text says 10" in said
 
 
 def test_round_trips_follow_from_what_distance_adds() -> None:

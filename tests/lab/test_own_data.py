@@ -18,11 +18,11 @@ import pytest
 from nearcache.errors import LabError
 from nearcache.lab.arms.candidates import LOCMEM
 from nearcache.lab.base.messages import Visit
-from nearcache.lab.experiments.codecs.arm import CodecSubject
+from nearcache.lab.experiments.codecs.arm import CodecArm
 from nearcache.lab.own.data import MOST_VALUE_BYTES, OwnData, read_directory
 from nearcache.lab.proofs.stored import Meter
 from nearcache.lab.results.sample import read_sample
-from nearcache.lab.timers.operations import Bench, Visitor
+from nearcache.lab.timers.operations import Visitor, VisitTools
 from nearcache.lab.workloads import make_payload
 from nearcache.lab.workloads.fidelity import EXACT
 from nearcache.lab.workloads.own import OwnValues
@@ -220,7 +220,7 @@ def test_slow_and_fast_caches_see_each_value_equally_often(
     payload = payload_of(found, letter, tmp_path / "classes")
     cache: Any = Pace(1000 * call_us)
     visit = Visit(letter, ("set", "get"), "r0", 2_000_000, batch={"set": batch, "get": batch})
-    Visitor(Bench(cache, cache, "n", None), payload, visit).run()
+    Visitor(VisitTools(cache, cache, "n", None), payload, visit).run()
     for what, seen in cache.seen.items():
         assert len(seen) == 7, what
         assert len(set(seen.values())) == 1, (what, seen)
@@ -261,11 +261,11 @@ def test_types_are_tried_of_all_values_not_only_of_those_that_the_keys_hold(tmp_
     unused = next(each for each in values[:110] if each not in payload.values)
     found.values[unused[0]] = pickle.dumps(tuple(unused))
     payload = payload_of(found, "own-small", tmp_path / "w")
-    subject = object.__new__(CodecSubject)
-    subject.setup = SimpleNamespace(namespace="n")
-    subject.cache, subject.facts, subject.fates = Lists(), {}, {"another": EXACT}
-    subject._try("own-small", payload)
-    assert subject.fates["own-small"] == "becomes list"
+    arm = object.__new__(CodecArm)
+    arm.setup = SimpleNamespace(namespace="n")
+    arm.cache, arm.facts, arm.fates = Lists(), {}, {"another": EXACT}
+    arm._try("own-small", payload)
+    assert arm.fates["own-small"] == "becomes list"
 
 
 # -- the command line ----------------------------------------------------------------------

@@ -23,7 +23,7 @@ from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 
 from .conftest import Silent, need
 
@@ -72,10 +72,10 @@ def run(
         BACKENDS, candidates=candidates, baseline=first, twins=(first,), plans={"short": plan},
         contrasts={}, **changes,
     )  # fmt: skip
-    wish = Wish(
+    wanted = RunOptions(
         plan="short", operations=operations, payloads=payloads, seed=3, binaries=binaries or {}
     )
-    order = prepare(asked, wish)
+    order = prepare(asked, wanted)
     sample = new_sample(order, "a test")
     assert measure(order, sample, progress or Silent(), lambda sample: None) is None
     return sample
@@ -135,7 +135,7 @@ def test_a_generator_that_cannot_keep_up_voids_what_it_measured_and_nothing_else
     plan = replace(SHORT, rounds=2, phase_ms=5)
     operations = ["get", "get_at_50"]
     late = "tests.lab.faulty.LateGenerator"
-    sample = run([LOCMEM, replace(LOCMEM, name="other")], plan, operations, subject=late)
+    sample = run([LOCMEM, replace(LOCMEM, name="other")], plan, operations, arm=late)
     found = [f for f in examine(sample) if f.rule == "the generator keeps up"]
     assert {finding.operation for finding in found} == {"get_at_50"}
     assert {finding.candidate for finding in found} >= {"locmem", "other"}
@@ -176,7 +176,7 @@ def test_a_server_killed_midway_takes_its_candidates_with_it_and_no_other() -> N
 
 def test_a_treatment_that_changes_between_processes_voids_its_candidate() -> None:
     plan = replace(SHORT, repetitions=2, rounds=1)
-    sample = run([LOCMEM], plan, subject="tests.lab.faulty.ForgetsItsParser")
+    sample = run([LOCMEM], plan, arm="tests.lab.faulty.ForgetsItsParser")
     (text, *_) = of_rule(sample, "the treatment is proven")
     assert "parser was hiredis in one process, python in another" in text
 
@@ -185,7 +185,7 @@ def test_a_cache_whose_values_do_not_expire_is_found_out() -> None:
     settings = {**LOCMEM.settings, "BACKEND": "tests.lab.faulty.NeverForgets"}
     never = replace(LOCMEM, name="never", settings=settings)
     plan = replace(SHORT, rounds=1)
-    sample = run([LOCMEM, never], plan, subject="tests.lab.faulty.TakesItsTime")
+    sample = run([LOCMEM, never], plan, arm="tests.lab.faulty.TakesItsTime")
     assert sample.candidates["never"].state == "failed"
     assert "a value stored for 1 s still answers after" in sample.candidates["never"].reason
     assert sample.candidates["locmem"].facts["expiry"].startswith("a value stored for 1 s was gone")

@@ -12,15 +12,15 @@ import pytest
 from nearcache.lab.arms import crowd_styles
 from nearcache.lab.arms.candidates import choose
 from nearcache.lab.arms.crowd_styles import NeverEnded, Rounds, Threads, Times
+from nearcache.lab.base.arm import WrongAnswer
 from nearcache.lab.base.model import Candidate, Plan
 from nearcache.lab.experiments.pools.arm import encoded, phases_of, shortfall
 from nearcache.lab.experiments.pools.findings import views
 from nearcache.lab.experiments.pools.plan import POOLS
 from nearcache.lab.results.sample import Cell, Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.statistics.fairness import fairest, jain
-from nearcache.lab.timers.operations import WrongAnswer
 from nearcache.lab.views.waits import Waits
 from nearcache.report.model import Grey, Table
 from nearcache.report.units import NOTHING
@@ -48,7 +48,7 @@ def run(candidates: Sequence[Candidate], payloads: Sequence[str]) -> Sample:
     experiment = replace(
         POOLS, candidates=known, plans={"tiny": TINY}, payloads={"40": "40 contenders"}
     )
-    order = prepare(experiment, Wish(plan="tiny", payloads=payloads, seed=7))
+    order = prepare(experiment, RunOptions(plan="tiny", payloads=payloads, seed=7))
     sample = new_sample(order, "a test")
     measure(order, sample, Silent(), lambda sample: None)
     return sample

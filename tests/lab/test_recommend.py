@@ -20,7 +20,7 @@ from nearcache.lab.base.messages import Phase
 from nearcache.lab.experiments.drill.plan import DRILL
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from tests.needs import need_package
 
 from .codecs_made_up import (
@@ -69,7 +69,7 @@ def both() -> Evidence:
 
 def drilled(outcomes: dict[str, dict[str, str]]) -> Sample:
     """A drill in which these candidates end so when their server is gone."""
-    order = prepare(DRILL, Wish(plan="quick", candidates=list(outcomes), seed=1))
+    order = prepare(DRILL, RunOptions(plan="quick", candidates=list(outcomes), seed=1))
     sample = new_sample(order, "made up")
     for name, ends in outcomes.items():
         for operation, words in ends.items():

@@ -12,12 +12,12 @@ import pytest
 from django.core.cache.backends.locmem import LocMemCache
 
 from nearcache.errors import LabError
+from nearcache.lab.base.arm import WrongAnswer
 from nearcache.lab.checks.evidence import kinds_of_answers
 from nearcache.lab.experiments.replay.arm import Stage
 from nearcache.lab.own.replaying import make_ready, speed_of
 from nearcache.lab.own.script import Playwright, Script, Spec, Values, calls_of
 from nearcache.lab.results.sample import Cell, read_sample
-from nearcache.lab.timers.operations import WrongAnswer
 from nearcache.recording.cache import RecordingCache
 from nearcache.recording.trace import read
 from tests.recording.test_recording import make
@@ -76,7 +76,7 @@ def script_of(path: Path, first: int = 0) -> Script:
     return Playwright().write(calls[first:])
 
 
-class Subject:
+class Arm:
     """What a stage needs of one."""
 
     def __init__(self, cache: Any) -> None:
@@ -91,7 +91,7 @@ def cache(tmp_path: Path) -> Iterator[LocMemCache]:
 
 
 def play(cache: Any, script: Script) -> Stage:
-    stage = Stage(Subject(cache), "lab:x", script)  # type: ignore[arg-type]
+    stage = Stage(Arm(cache), "lab:x", script)  # type: ignore[arg-type]
     stage.set_up()
     stage.play_on(None)
     stage.check()
@@ -130,7 +130,7 @@ def test_a_cache_that_answers_otherwise_is_caught(
     loses: str, trace: Path, cache: LocMemCache
 ) -> None:
     script = script_of(trace)
-    stage = Stage(Subject(cache), "lab:x", script)  # type: ignore[arg-type]
+    stage = Stage(Arm(cache), "lab:x", script)  # type: ignore[arg-type]
     stage.set_up()
     faulty: dict[str, Any] = {
         "get": lambda key, default=None, version=None: default,
@@ -147,7 +147,7 @@ def test_a_cache_that_answers_otherwise_is_caught(
 def test_a_cache_that_keeps_nothing_is_out_before_the_clock_starts(trace: Path) -> None:
     from django.core.cache.backends.dummy import DummyCache
 
-    stage = Stage(Subject(DummyCache("", {})), "lab:x", script_of(trace, 2))  # type: ignore[arg-type]
+    stage = Stage(Arm(DummyCache("", {})), "lab:x", script_of(trace, 2))  # type: ignore[arg-type]
     with pytest.raises(WrongAnswer, match="not there right after"):
         stage.set_up()
 

@@ -136,7 +136,7 @@ def test_the_tables_hold_what_the_charts_show() -> None:
     cells = re.findall(r'<tr data-name="serializer0-compressor2">.*?</tr>', without_scripts)
     assert f"{row.cost / 1000:.2f}" in cells[0]
     assert "1.20 (1.20" in cells[0]
-    assert "What the seeds said" in without_scripts
+    assert "What the articles said" in without_scripts
     assert "rules of evidence hold" in without_scripts
 
 

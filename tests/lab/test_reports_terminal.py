@@ -100,7 +100,7 @@ def test_what_has_no_answers_has_its_endings_and_no_verdict() -> None:
 
 def test_a_claim_says_then_now_and_why() -> None:
     text = printed(crowd(4))
-    assert "001: the second takes 16.7 times as long\n  the seed said 16.7" in text
+    assert "001: the second takes 16.7 times as long\n  the article said 16.7" in text
     here = f"here 1.00{TIMES} (1.00{TO}1.00): no difference. Known: both run the same code now."
     assert here in text
 

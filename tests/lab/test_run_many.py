@@ -13,7 +13,7 @@ import pytest
 from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.experiments.registry import EXPERIMENTS
 from nearcache.lab.results.sample import read_sample
-from nearcache.lab.runner.laboratory import Wish, planned, prepare, takes
+from nearcache.lab.runner.laboratory import RunOptions, planned, prepare, takes
 
 from .test_cli import environment, lab
 
@@ -98,11 +98,11 @@ def test_two_labs_at_once_do_not_collide(tmp_path: Path) -> None:
 
 def test_a_time_limit_scales_the_plan_and_leaves_at_least_one_round() -> None:
     plan = BACKENDS.plans["full"]
-    short = planned(BACKENDS, Wish(time_limit_s=plan.time_limit_s / 10))
+    short = planned(BACKENDS, RunOptions(time_limit_s=plan.time_limit_s / 10))
     assert short.time_limit_s == plan.time_limit_s / 10
     assert short.repetitions == 1
     assert short.rounds == plan.rounds
-    longer = planned(BACKENDS, Wish(time_limit_s=plan.time_limit_s * 2))
+    longer = planned(BACKENDS, RunOptions(time_limit_s=plan.time_limit_s * 2))
     assert longer.repetitions == plan.repetitions
     assert longer.rounds == 2 * plan.rounds
 
@@ -110,7 +110,7 @@ def test_a_time_limit_scales_the_plan_and_leaves_at_least_one_round() -> None:
 def test_every_experiment_can_be_prepared_as_it_is() -> None:
     for experiment in EXPERIMENTS.values():
         for name in experiment.plans:
-            assert prepare(experiment, Wish(plan=name)).candidates
+            assert prepare(experiment, RunOptions(plan=name)).candidates
         assert takes(experiment, "takes_own_aliases") in (True, False)
 
 

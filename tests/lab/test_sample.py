@@ -13,12 +13,12 @@ from nearcache.errors import LabError
 from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.results.merging import merge
 from nearcache.lab.results.sample import FORMAT, Sample, read_sample, summarize
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 
 
 def small_sample(seed: int = 1) -> Sample:
     """Numbers without a run: four rounds of one cell."""
-    order = prepare(BACKENDS, Wish(plan="quick", candidates=["locmem"], seed=seed))
+    order = prepare(BACKENDS, RunOptions(plan="quick", candidates=["locmem"], seed=seed))
     sample = new_sample(order, f"nearcache lab run backends --seed {seed}")
     rng = random.Random(seed)
     cell = sample.cell("locmem", "get", "S")

@@ -21,7 +21,7 @@ from nearcache.lab.results import machine
 from nearcache.lab.results.merging import merge
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.timers.stolen import HELD_MOST, Pressure, StolenTime, steal_share
 
 from .conftest import Silent
@@ -144,7 +144,7 @@ def measured(shares: Iterable[float]) -> Sample:
     plan = Plan(repetitions=1, rounds=4, phase_ms=0.3, time_limit_s=3600)
     locmem = next(c for c in BACKENDS.candidates if c.settings == LOCMEM.settings)
     asked = replace(BACKENDS, candidates=[locmem], plans={"t": plan})
-    order = prepare(asked, Wish(plan="t", payloads=("S",), operations=("get", "set"), seed=7))
+    order = prepare(asked, RunOptions(plan="t", payloads=("S",), operations=("get", "set"), seed=7))
     sample = new_sample(order, "a test")
     measure(order, sample, Silent(), lambda _: None, machine_losing(shares))
     return sample

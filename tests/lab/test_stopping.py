@@ -15,7 +15,7 @@ import pytest
 
 from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.runner.driver import Driver, measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.runner.stopping import Stopped, Stopping
 
 from .conftest import Silent
@@ -54,7 +54,7 @@ def test_a_signal_while_things_are_put_away_ends_what_would_come_next(
 ) -> None:
     monkeypatch.setattr(Driver, "run", lambda driver: None)
     monkeypatch.setattr(Driver, "put_away", lambda driver: signal.raise_signal(signal.SIGINT))
-    order = prepare(BACKENDS, Wish(plan="quick", candidates=["locmem"]))
+    order = prepare(BACKENDS, RunOptions(plan="quick", candidates=["locmem"]))
     sample = new_sample(order, "a test")
     stopped: Any = measure(order, sample, Silent(), lambda sample: None)
     assert stopped.exit_code == 130
@@ -74,7 +74,7 @@ def test_a_message_that_was_interrupted_is_freed_without_the_garbage_collector(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Driver, "run", run)
-    order = prepare(BACKENDS, Wish(plan="quick", candidates=["locmem"]))
+    order = prepare(BACKENDS, RunOptions(plan="quick", candidates=["locmem"]))
     gc.disable()
     try:
         stopped: Any = measure(order, new_sample(order, "a test"), Silent(), lambda sample: None)

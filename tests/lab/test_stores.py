@@ -55,7 +55,7 @@ def sample() -> Sample:
     need("redis-server")
     need_server("postgres")
     need_package("psycopg", "django_redis", "msgpack")
-    experiment = replace(STORES, subject="tests.lab.faulty_stores.FaultySubject")
+    experiment = replace(STORES, arm="tests.lab.faulty_stores.FaultyArm")
     return run_of(experiment, NAMES, FAULTY, payloads=["1k"])
 
 

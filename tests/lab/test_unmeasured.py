@@ -14,16 +14,16 @@ from nearcache.lab.experiments.objects.plan import OBJECTS
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.reports import html, markdown
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.servers import s3
 from tests.needs import need_package
 
 from .test_wording import printed
 
 
-def objects(*absent: str, state: str = "missing", **wish: object) -> Sample:
+def objects(*absent: str, state: str = "missing", **wanted: object) -> Sample:
     """A sample of ``objects`` in which these families were not there."""
-    sample = new_sample(prepare(OBJECTS, Wish(seed=1, **wish)), "made up")  # type: ignore[arg-type]
+    sample = new_sample(prepare(OBJECTS, RunOptions(seed=1, **wanted)), "made up")  # type: ignore[arg-type]
     sample.about |= {"state": "complete", "seconds": 1.0}
     for entry in sample.candidates.values():
         if entry.family in absent:
@@ -94,8 +94,8 @@ def test_the_twin_is_of_one_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(s3, "BUILT_HERE", tmp_path / "none")
 
-    def twins(**wish: object) -> list[str | None]:
-        order = prepare(OBJECTS, Wish(seed=1, **wish))  # type: ignore[arg-type]
+    def twins(**wanted: object) -> list[str | None]:
+        order = prepare(OBJECTS, RunOptions(seed=1, **wanted))  # type: ignore[arg-type]
         return [c.twin_of for c in order.candidates if c.twin_of]
 
     assert twins() == ["pylibmc"]

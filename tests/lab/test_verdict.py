@@ -14,7 +14,7 @@ from nearcache.lab.judging.words import beside
 from nearcache.lab.reports.html import render
 from nearcache.lab.reports.terminal import print_report
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.report.units import short, us
 
 NAMES = ["diskcache", "filebased", "pymemcache-tcp", "python-memcached-unix"]
@@ -22,7 +22,7 @@ NAMES = ["diskcache", "filebased", "pymemcache-tcp", "python-memcached-unix"]
 
 def made_up(medians_us: dict[str, float], noise: float = 0.01, **about: object) -> Sample:
     """A sample whose candidates take these times for everything; twins as their originals."""
-    order = prepare(BACKENDS, Wish(plan="quick", candidates=NAMES, payloads=["S"], seed=1))
+    order = prepare(BACKENDS, RunOptions(plan="quick", candidates=NAMES, payloads=["S"], seed=1))
     sample = new_sample(order, "made up")
     sample.about |= {"seconds": 1.0, "state": "complete", **about}
     rng = random.Random(4)

@@ -17,7 +17,7 @@ from nearcache.lab.judging.reading import cell_of, compared, point_of
 from nearcache.lab.reports import html, markdown
 from nearcache.lab.reports.parts import views_of
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.lab.views import Views
 from nearcache.report.model import Chart, Table
 
@@ -37,7 +37,7 @@ STEP = 3  # each candidate takes so many times what the one before takes
 def everything(name: str, steal: float) -> Sample:
     """A sample of this experiment in which all did everything, each at its own speed."""
     experiment = EXPERIMENTS[name]
-    sample = new_sample(prepare(experiment, Wish(seed=1)), f"nearcache lab run {name}")
+    sample = new_sample(prepare(experiment, RunOptions(seed=1)), f"nearcache lab run {name}")
     sample.about |= {"state": "complete", "seconds": 3.0, "steal_share": steal}
     rng = random.Random(4)
     for number, entry in enumerate(sample.candidates.values()):

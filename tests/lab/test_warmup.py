@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nearcache.lab.arms.candidates import LOCMEM
+from nearcache.lab.base.arm import WrongAnswer
 from nearcache.lab.base.messages import Phase
 from nearcache.lab.base.model import NO_PAYLOAD, Plan
 from nearcache.lab.experiments.warmup.findings import views
@@ -21,14 +22,13 @@ from nearcache.lab.experiments.warmup.refill import (
     KEYS,
     Refill,
     Request,
-    WrongAnswer,
     plan_of,
     refill,
 )
 from nearcache.lab.judging.analysis import Analysis
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 from nearcache.report.model import Table
 
 from .conftest import Silent, need
@@ -48,7 +48,7 @@ def sample() -> Sample:
     )
     experiment = replace(WARMUP, candidates=[*WARMUP.candidates, wrong], plans={"tiny": TINY})
     names = ["locmem", "shm", "redis-hiredis-unix", "wrong"]
-    order = prepare(experiment, Wish(plan="tiny", candidates=names, seed=7))
+    order = prepare(experiment, RunOptions(plan="tiny", candidates=names, seed=7))
     order = replace(order, candidates=[c for c in order.candidates if not c.twin_of])
     sample = new_sample(order, "a test")
     measure(order, sample, Silent(), lambda sample: None)
@@ -226,8 +226,8 @@ def test_the_footprint_of_copies_is_that_of_all_processes() -> None:
 
 def made_up() -> Sample:
     experiment = replace(WARMUP, plans={"tiny": TINY})
-    wish = Wish(plan="tiny", candidates=["locmem", "shm"], seed=1)
-    sample = new_sample(prepare(experiment, wish), "made up")
+    wanted = RunOptions(plan="tiny", candidates=["locmem", "shm"], seed=1)
+    sample = new_sample(prepare(experiment, wanted), "made up")
     for name, entry in sample.candidates.items():
         entry.state = "measured"
         is_private = (entry.twin_of or name) == "locmem"

@@ -20,7 +20,7 @@ from nearcache.lab.judging.claims import answer
 from nearcache.lab.reports import html, markdown, tables
 from nearcache.lab.reports.terminal import print_report
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 
 from .made import claim, experiment, sample_of, steady
 
@@ -38,7 +38,7 @@ def printed(sample: Sample) -> str:
 
 def some_numbers(name: str, **about: Any) -> Sample:
     """A quick sample of this experiment: all its arms, one round, numbers out of the air."""
-    order = prepare(EXPERIMENTS[name], Wish(plan="quick", seed=1))
+    order = prepare(EXPERIMENTS[name], RunOptions(plan="quick", seed=1))
     sample = new_sample(order, f"nearcache lab run {name}")
     sample.about |= {"state": "complete", "seconds": 1.0, **about}
     for place, (candidate, entry) in enumerate(sample.candidates.items()):

@@ -30,7 +30,7 @@ from nearcache.lab.own.guard import OwnCache, Refused
 from nearcache.lab.own.replaying import make_ready
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare, takes
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare, takes
 from nearcache.lab.servers import Servers
 from nearcache.recording.cache import RecordingCache
 from nearcache.recording.trace import read
@@ -215,8 +215,8 @@ def run_on(site: Site, name: str, recording: Path) -> Sample | LabError:
     played = make_ready(read([recording]), None, recording.parent)
     data = played.order if name == "replay" else ""
     payloads = [each for each in ("S", "F") if each in experiment.payloads]
-    wish = Wish(plan="quick", extra=extra, seed=7, data=data, payloads=payloads)
-    order = prepare(experiment, wish)
+    wanted = RunOptions(plan="quick", extra=extra, seed=7, data=data, payloads=payloads)
+    order = prepare(experiment, wanted)
     theirs = [c for c in order.candidates if c.settings_module and not c.twin_of]
     order = replace(order, candidates=theirs)
     sample = new_sample(order, "a test")
@@ -286,7 +286,7 @@ def test_a_full_cache_that_culls_is_not_written(
     assert {path.name: path.read_bytes() for path in files.iterdir()} == before
 
 
-# -- the object that subjects get -----------------------------------------------------------------
+# -- the object that arms get -----------------------------------------------------------------
 
 
 class Spy:

@@ -9,7 +9,7 @@ from typing import Any
 from nearcache.lab.base.model import Candidate, Experiment, Plan
 from nearcache.lab.results.sample import Sample
 from nearcache.lab.runner.driver import measure
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
 
 from .conftest import Silent
 
@@ -27,7 +27,7 @@ def run_of(
     known = [*experiment.candidates, *more]
     asked = replace(experiment, candidates=known, plans={"tiny": plan})
     names = [*names, *(candidate.name for candidate in more)]
-    order = prepare(asked, Wish(plan="tiny", candidates=names, seed=7, **wished))
+    order = prepare(asked, RunOptions(plan="tiny", candidates=names, seed=7, **wished))
     sample = new_sample(order, "a test")
     measure(order, sample, Silent(), lambda sample: None)
     return sample

@@ -21,7 +21,7 @@ from nearcache.backends import RecordingCache, SharedMemoryCache
 from nearcache.memoize import memoize
 from nearcache.recording import calls
 from nearcache.recording.options import recorded
-from nearcache.recording.recorder import BLOCK_RECORDS, Recorder, Terms
+from nearcache.recording.recorder import BLOCK_RECORDS, Recorder, RecorderOptions
 from nearcache.recording.trace import (
     OPERATIONS,
     NotARecording,
@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
 
 def written(cache: RecordingCache) -> Recording:
     cache.recorder.flush()
-    return read([Path(cache.recorder.terms.path)])
+    return read([Path(cache.recorder.options.path)])
 
 
 def only(cache: RecordingCache) -> Record:
@@ -218,11 +218,11 @@ def test_keys_are_in_or_out_for_good_and_as_many_as_asked(
     shape: str, share: float, tmp_path: Path
 ) -> None:
     def recorder() -> Recorder:
-        terms = Terms(
+        options = RecorderOptions(
             path=str(tmp_path / "x"), share=share, max_bytes=10**6, salt=b"salt",
             prefixes=True, backend="",
         )  # fmt: skip
-        return Recorder(terms)
+        return Recorder(options)
 
     keys = [shape.format(number) for number in range(20_000)]
     one, other = recorder(), recorder()

@@ -41,7 +41,7 @@ class Ask(NamedTuple):
     kwargs: dict[str, Any]
 
 
-class Call(NamedTuple):
+class MethodCall(NamedTuple):
     """Call this method of that object, which has an ``a`` twin of it."""
 
     target: Any
@@ -61,7 +61,7 @@ class Run(NamedTuple):
     function: Callable[[], Any]
 
 
-Step = Ask | Call | Pause | Run
+Step = Ask | MethodCall | Pause | Run
 Flow = Generator[Step, Any, R]
 
 
@@ -83,8 +83,8 @@ def ask(method: str, *args: Any, **kwargs: Any) -> Ask:
     return _made(Ask, (method, args, kwargs))
 
 
-def call(target: Any, method: str, *args: Any) -> Call:
-    return _made(Call, (target, method, args))
+def call(target: Any, method: str, *args: Any) -> MethodCall:
+    return _made(MethodCall, (target, method, args))
 
 
 def steps_of(engine: Any, method: str, *args: Any) -> Flow[Any]:
@@ -112,7 +112,7 @@ def run(flow: Flow[R], engine: Any, clock: Clock) -> R:
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
             try:
-                if isinstance(step, Call):  # most steps are; another function would be dear
+                if isinstance(step, MethodCall):  # most steps are; another function would be dear
                     target, method, args = step
                     outcome, act = getattr(target, method)(*args), flow.send
                 else:
@@ -195,7 +195,7 @@ async def _adone(step: Step, engine: Any, clock: Clock) -> Any:
             twin = f"a{step.method.strip('_')}"  # "alen" for "__len__"
             return await getattr(engine, twin)(*step.args, **step.kwargs)
         return getattr(engine, step.method)(*step.args, **step.kwargs)
-    if isinstance(step, Call):
+    if isinstance(step, MethodCall):
         return await getattr(step.target, f"a{step.method}")(*step.args)
     if isinstance(step, Pause):
         return await clock.asleep(step.seconds)

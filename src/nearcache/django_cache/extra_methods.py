@@ -288,9 +288,9 @@ class ExtraMethods(BaseCache):
             counters=self.counters,
         )
 
-    def alock(self, key: Any, *ambiguous: Any, **terms: Any) -> AsyncLock:
+    def alock(self, key: Any, *ambiguous: Any, **given: Any) -> AsyncLock:
         """The same lock for ``async with``, its methods to be awaited; arguments as of ``lock``."""
-        return AsyncLock(self.lock(key, *ambiguous, **terms))
+        return AsyncLock(self.lock(key, *ambiguous, **given))
 
     # -- numbers -----------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ Found = tuple[bytes, int] | None
 
 
 @dataclass(slots=True)
-class Call:
+class GetOrSet:
     """One call of ``get_or_set``."""
 
     raw_key: bytes
@@ -225,13 +225,13 @@ class StampedeProof(ExtraMethods):
         terms: Terms,
         ways: type[Threads],
         counts: bool,
-    ) -> Call:
+    ) -> GetOrSet:
         raw_key, lifetime_ms = self._raw_key(key, version), self._lifetime_ms(timeout)
-        return Call(raw_key, default, lifetime_ms, terms, ways, counts)
+        return GetOrSet(raw_key, default, lifetime_ms, terms, ways, counts)
 
     # -- fresh, stale, late or missing -------------------------------------------------------
 
-    def _got_or_set(self, call: Call, seen: Seen) -> Flow[Any]:
+    def _got_or_set(self, call: GetOrSet, seen: Seen) -> Flow[Any]:
         """For everybody who does not just get what is there."""
         if seen.state is EARLY:
             return (yield from self._early(call, seen.raw, seen.value))
@@ -242,12 +242,12 @@ class StampedeProof(ExtraMethods):
             return seen.value
         return (yield from self._computed(call))
 
-    def _early(self, call: Call, seen: bytes, value: Any) -> Flow[Any]:
+    def _early(self, call: GetOrSet, seen: bytes, value: Any) -> Flow[Any]:
         """Computes a fresh value anew, if nobody else is at it."""
         flight = self._flight(call)
         return (yield from flight.flown(self._early_flight(call, flight, seen, value)))
 
-    def _early_flight(self, call: Call, flight: Flight, seen: bytes, value: Any) -> Flow[Any]:
+    def _early_flight(self, call: GetOrSet, flight: Flight, seen: bytes, value: Any) -> Flow[Any]:
         if not (yield from flight.try_join()):
             return value
         found = yield from self._asked(ask("gets", call.raw_key))
@@ -259,7 +259,7 @@ class StampedeProof(ExtraMethods):
         flight.raw = yield from self._recomputed(call, found)
         return self._inside(flight.raw, value)
 
-    def _behind(self, call: Call) -> Flow[None]:
+    def _behind(self, call: GetOrSet) -> Flow[None]:
         """Has a stale value computed anew behind this call, if nobody is at it."""
         flight = self._flight(call)
         try:
@@ -272,19 +272,19 @@ class StampedeProof(ExtraMethods):
         if not started:
             yield from flight.leave()
 
-    def _start(self, call: Call, flight: Flight) -> bool:
+    def _start(self, call: GetOrSet, flight: Flight) -> bool:
         if call.ways is Tasks:
             return in_task(lambda: arun(self._refreshed(call, flight), self.engine, self.clock))
         return in_thread(lambda: run(self._refreshed(call, flight), self.engine, self.clock))
 
-    def _refreshed(self, call: Call, flight: Flight) -> Flow[None]:
+    def _refreshed(self, call: GetOrSet, flight: Flight) -> Flow[None]:
         try:
             yield from flight.flown(self._refresh_flight(call, flight))
         except Exception as error:  # noqa: BLE001 - there is no caller to tell
             self.counters.refresh_errors += 1
             self._failing.began(call.raw_key, error)
 
-    def _refresh_flight(self, call: Call, flight: Flight) -> Flow[None]:
+    def _refresh_flight(self, call: GetOrSet, flight: Flight) -> Flow[None]:
         flight.moved_here()
         # Read again, now that nobody else computes: somebody may have just before.
         found = yield from self._asked(ask("gets", call.raw_key))
@@ -293,7 +293,7 @@ class StampedeProof(ExtraMethods):
         else:
             flight.raw = yield from self._recomputed(call, found)
 
-    def _computed(self, call: Call) -> Flow[Any]:
+    def _computed(self, call: GetOrSet) -> Flow[Any]:
         """What is late or missing: by this caller, or by another one that he waits for."""
         keeps = call.lifetime_ms is None or call.lifetime_ms > 0
         if not (callable(call.default) and call.terms.wait_s and keeps):
@@ -302,7 +302,7 @@ class StampedeProof(ExtraMethods):
         flight = self._flight(call)
         return (yield from flight.flown(self._computing_flight(call, flight)))
 
-    def _computing_flight(self, call: Call, flight: Flight) -> Flow[Any]:
+    def _computing_flight(self, call: GetOrSet, flight: Flight) -> Flow[Any]:
         raw = yield from flight.join(lambda: self._look(call))
         if raw is None or not self._suits(call, raw):
             raw = yield from self._recomputed(call, (yield from self._replaceable(call)))
@@ -310,7 +310,7 @@ class StampedeProof(ExtraMethods):
         self.counters.stale_on_error += self._is_stale(raw)
         return self._inside(raw, call.computed)
 
-    def _set_anew(self, call: Call) -> Flow[Any]:
+    def _set_anew(self, call: GetOrSet) -> Flow[Any]:
         """Computes and stores, whatever is there; what this caller computed."""
         value, delta_ms = yield from self._timed(call)
         self._failing.over(call.raw_key)
@@ -320,20 +320,20 @@ class StampedeProof(ExtraMethods):
         self.counters.refuse(type(self).__name__, not (yield from self._tried(asked, True)))
         return self._inside(raw, value)
 
-    def _replaceable(self, call: Call) -> Flow[Found]:
+    def _replaceable(self, call: GetOrSet) -> Flow[Found]:
         """The late value that a new one will replace; None if ``add`` will do."""
         if not call.terms.enveloped:
             return None
         found: Found = yield from self._asked(ask("gets", call.raw_key))
         return found
 
-    def _look(self, call: Call) -> Flow[bytes | None]:
+    def _look(self, call: GetOrSet) -> Flow[bytes | None]:
         raw: bytes | None = yield from self._asked(ask("get", call.raw_key))
         return raw if raw is not None and self._suits(call, raw) else None
 
     # -- computing and storing ---------------------------------------------------------------
 
-    def _recomputed(self, call: Call, found: Found) -> Flow[bytes]:
+    def _recomputed(self, call: GetOrSet, found: Found) -> Flow[bytes]:
         """Bytes of a new value, stored; or of the one that was found, if computing fails."""
         try:
             value, delta_ms = yield from self._timed(call)
@@ -348,7 +348,7 @@ class StampedeProof(ExtraMethods):
         raw, expires_at_ms = self._wrapped(call, value, delta_ms)
         return (yield from self._put(call, raw, expires_at_ms, found))
 
-    def _timed(self, call: Call) -> Flow[tuple[Any, int]]:
+    def _timed(self, call: GetOrSet) -> Flow[tuple[Any, int]]:
         if not callable(call.default):
             call.computed = call.default
             return call.default, 0
@@ -356,7 +356,7 @@ class StampedeProof(ExtraMethods):
         call.computed = value = yield Run(call.default)
         return value, math.ceil((self.clock.monotonic_s() - began_s) * 1000)
 
-    def _kept(self, call: Call, found: Found, error: Exception) -> Flow[bytes | None]:
+    def _kept(self, call: GetOrSet, found: Found, error: Exception) -> Flow[bytes | None]:
         """The value that was found, if it still serves, marked so that nobody tries at once."""
         envelope = opened(found[0]) if found else None
         now_ms = self.clock.now_ms()
@@ -372,7 +372,7 @@ class StampedeProof(ExtraMethods):
         yield from self._swapped(call, raw, kept.expires_at_ms, found[1])
         return raw
 
-    def _wrapped(self, call: Call, value: Any, delta_ms: int) -> tuple[bytes, int | None]:
+    def _wrapped(self, call: GetOrSet, value: Any, delta_ms: int) -> tuple[bytes, int | None]:
         """The bytes to store, and their deadline."""
         raw = self.codec.encode(value)
         if call.lifetime_ms is None:
@@ -386,7 +386,9 @@ class StampedeProof(ExtraMethods):
         envelope = Envelope(soft_ms, call.terms.grace_ms, delta_ms, raw)
         return envelope.sealed(), envelope.expires_at_ms
 
-    def _put(self, call: Call, raw: bytes, expires_at_ms: int | None, found: Found) -> Flow[bytes]:
+    def _put(
+        self, call: GetOrSet, raw: bytes, expires_at_ms: int | None, found: Found
+    ) -> Flow[bytes]:
         """Stores; the bytes that are there then, if somebody else was faster."""
         return bytes((yield from self._tried(self._placed(call, raw, expires_at_ms, found), raw)))
 
@@ -400,7 +402,7 @@ class StampedeProof(ExtraMethods):
             self.counters.lose(type(self).__name__, error)
             return otherwise
 
-    def _placed(self, call: Call, raw: bytes, expires_at_ms: Any, found: Found) -> Flow[bytes]:
+    def _placed(self, call: GetOrSet, raw: bytes, expires_at_ms: Any, found: Found) -> Flow[bytes]:
         yield from self._room_for(call.raw_key)
         if found is not None:
             stored = yield from self._swapped(call, raw, expires_at_ms, found[1])
@@ -424,7 +426,9 @@ class StampedeProof(ExtraMethods):
         ended_ms = envelope.expires_at_ms if envelope else None
         return ended_ms is not None and ended_ms <= self.clock.now_ms()
 
-    def _swapped(self, call: Call, raw: bytes, expires_at_ms: int | None, token: int) -> Flow[bool]:
+    def _swapped(
+        self, call: GetOrSet, raw: bytes, expires_at_ms: int | None, token: int
+    ) -> Flow[bool]:
         try:
             done: bool = yield from self._asked(
                 ask("cas", call.raw_key, raw, token, expires_at_ms), True
@@ -444,7 +448,7 @@ class StampedeProof(ExtraMethods):
         except Undecodable:
             return default
 
-    def _suits(self, call: Call, raw: bytes) -> bool:
+    def _suits(self, call: GetOrSet, raw: bytes) -> bool:
         """Whether the caller may have these bytes: fresh, or old where nobody should try anew."""
         if self._inside(raw) is self._missing_key:
             return False
@@ -457,7 +461,7 @@ class StampedeProof(ExtraMethods):
         envelope = opened(raw) if self.keeps_envelopes else None
         return envelope is not None and envelope.soft_ms <= self.clock.now_ms()
 
-    def _flight(self, call: Call) -> Flight:
+    def _flight(self, call: GetOrSet) -> Flight:
         wait_s = call.terms.wait_s
         far = hasattr(self.engine, "lock_ttl_ms")
         times_s = wait_s, self.flight_lease_s if far else self.local_lease_s

@@ -34,7 +34,7 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from nearcache.base.function_keys import call_key, captured_names, function_name, value_key
 from nearcache.base.sans_io import arun, run
 from nearcache.coordination.single_flight import Tasks, Threads
-from nearcache.django_cache.get_or_set import Call, StampedeProof
+from nearcache.django_cache.get_or_set import GetOrSet, StampedeProof
 from nearcache.django_cache.get_or_set_options import Terms
 
 __all__ = ["Memoized", "memoize"]
@@ -221,7 +221,7 @@ class Memoized:
 
     def _call(
         self, cache: StampedeProof, key: str, compute: Callable[[], Any], ways: type[Threads]
-    ) -> Call:
+    ) -> GetOrSet:
         return cache._call(key, compute, self._timeout, None, self._terms(cache), ways, False)
 
 

@@ -9,7 +9,7 @@ What is asked, and of whom
     views/        what only one experiment shows, as every report draws it
 
 How it was measured, and how far it holds
-    runner/       from a wish to a file: order, workers, random rounds, Ctrl-C
+    runner/       from a wanted to a file: order, workers, random rounds, Ctrl-C
     judging/      who is faster than whom, as far as the run can tell
     checks/       the rules of evidence
     arms/         what can be measured, and what several experiments measure it with
@@ -25,7 +25,7 @@ What it stands on
     statistics/   without a word about caches
     base/         nouns, messages
 
-    plain_memcached.py   what a seed used and nobody ships, as seed_serializers.py; samples
+    plain_memcached.py   what an article used and nobody ships, as seed_serializers.py; samples
                          name them by their dotted paths, so they stay here
 
 A room imports rooms that stand below it on this page, never one above

@@ -9,7 +9,7 @@ ujson: Any = import_module("ujson")
 
 
 class UJSONSerializer:
-    """As the seed's own class was; django-redis asks for these three methods."""
+    """As the article's own class was; django-redis asks for these three methods."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         pass

@@ -23,7 +23,7 @@ from nearcache.django_cache.settings_entry import check_entry
 from nearcache.errors import OptionError
 from nearcache.recording.calls import MANY, NOTHING, PLACES, Arguments, Call
 from nearcache.recording.options import RecordingOptions
-from nearcache.recording.recorder import Recorder, Terms
+from nearcache.recording.recorder import Recorder, RecorderOptions
 
 
 class RecordingCache(BaseCache):
@@ -109,7 +109,7 @@ def _chosen(location: str, params: dict[str, Any]) -> RecordingOptions:
 def _recorder(chosen: RecordingOptions, backend: str) -> Recorder:
     """This process's recorder: Django makes a cache object for every thread and task."""
     salt = bytes(chosen.salt[0]) if chosen.salt else str(settings.SECRET_KEY).encode()
-    terms = Terms(
+    options = RecorderOptions(
         path=chosen.location,
         share=chosen.share,
         max_bytes=chosen.size_bytes,
@@ -118,7 +118,7 @@ def _recorder(chosen: RecordingOptions, backend: str) -> Recorder:
         prefixes=chosen.prefixes,
         backend=backend,
     )
-    return once(("recorder", terms), lambda: Recorder(terms))
+    return once(("recorder", options), lambda: Recorder(options))
 
 
 # -- the methods ---------------------------------------------------------------------------

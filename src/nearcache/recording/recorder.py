@@ -59,8 +59,8 @@ _PREFIX = re.compile(r"([A-Za-z_-]{1,32}(?:\.[A-Za-z_-]{1,32}){0,3})[:./|]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
-    """What is recorded where. One recorder per process for equal terms."""
+class RecorderOptions:
+    """What is recorded where. One recorder per process for equal options."""
 
     path: str
     share: float
@@ -73,11 +73,11 @@ class Terms:
 class Recorder:
     """Notes calls of one cache into one file. Safe for threads, greenlets and forks."""
 
-    def __init__(self, terms: Terms) -> None:
-        self.terms = terms
-        self._hash_key = hashlib.blake2b(terms.salt, person=b"nearcache-record").digest()
+    def __init__(self, options: RecorderOptions) -> None:
+        self.options = options
+        self._hash_key = hashlib.blake2b(options.salt, person=b"nearcache-record").digest()
         self._crc = int.from_bytes(self._hash_key[:4])
-        self._below = round(terms.share * CHOICES)
+        self._below = round(options.share * CHOICES)
         # Time of day once, then the monotonic clock: records of one host can be put in order.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._mutex = Mutex()
@@ -196,7 +196,7 @@ class Recorder:
         return int.from_bytes(digest.digest())
 
     def _prefix(self, key: Any) -> str:
-        if not self.terms.prefixes or not isinstance(key, str):
+        if not self.options.prefixes or not isinstance(key, str):
             return ""
         return first_word(key)
 
@@ -225,8 +225,8 @@ class Recorder:
             return
         head = {
             "process": self._process,
-            "share": self.terms.share,
-            "backend": self.terms.backend,
+            "share": self.options.share,
+            "backend": self.options.backend,
             "prefixes": list(self._prefixes.texts),
             "types": list(self._types.texts),
             "lost": self._untold_lost,
@@ -249,7 +249,7 @@ class Recorder:
 
     def _append(self, data: bytes) -> bool:
         descriptor = self._opened()
-        if os.fstat(descriptor).st_size + len(data) > self.terms.max_bytes:
+        if os.fstat(descriptor).st_size + len(data) > self.options.max_bytes:
             self._below = 0  # nobody is in from now on
             self._say("full")
             return False
@@ -261,13 +261,13 @@ class Recorder:
     def _opened(self) -> int:
         """The file, ours and a recording; a new one if the last was moved away."""
         if self._descriptor is not None:
-            if _is_at(self._descriptor, self.terms.path):
+            if _is_at(self._descriptor, self.options.path):
                 return self._descriptor
             self._close()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(self.terms.path, flags, 0o600)
+        descriptor = os.open(self.options.path, flags, 0o600)
         try:
-            _refuse_foreign(descriptor, self.terms.path)
+            _refuse_foreign(descriptor, self.options.path)
         except BaseException:
             os.close(descriptor)
             raise
@@ -286,7 +286,7 @@ class Recorder:
     def _say(self, state: str) -> None:
         if state != self.state:
             level = logging.INFO if state in ("recording", "full") else logging.WARNING
-            logger.log(level, "recording of %s: %s", self.terms.path, state)
+            logger.log(level, "recording of %s: %s", self.options.path, state)
             self.state = state
 
     def _begin_if_forked(self) -> None:

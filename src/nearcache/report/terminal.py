@@ -188,7 +188,7 @@ def code_of(words: Sequence[str], word: str) -> str:
 def draw_bars(
     title: str, costs: Mapping[str, float], unit: str, width: int, as_rate: bool = False
 ) -> RenderableType:
-    """ "Shorter better", all from zero, as the seeds drew them; with a scale."""
+    """ "Shorter better", all from zero, as the articles drew them; with a scale."""
     longest = max(costs.values())
     names = min(MOST_NAME, max(map(len, costs)))
     room = width - names - (24 if as_rate else 12)

@@ -5,7 +5,7 @@ where the write would push out what is theirs: where it culls by number and is f
 value that is there in shared memory, which ages by every write. The lab's own caches
 (``PRIVATE``) are written by every hit.
 
-The value is the same for every cache and never grows (the seeds' did, so slower caches were
+The value is the same for every cache and never grows (the articles' did, so slower caches were
 measured on shorter lists). Keys are equally long, and every alias has its own: two of them may
 share a server. Only the call into the cache is timed, on the monotonic clock; checking, writing
 and counting come after.

@@ -1,6 +1,6 @@
 """Where samples go: a directory of mapped files, shared by all workers of a host.
 
-The seeds kept their samples in the caches that they measured: read a list, append, write it
+The articles kept their samples in the caches that they measured: read a list, append, write it
 back. Of 34,902 requests a third left no trace, and the slower a cache, the more of its own.
 Here every worker process counts in a file that it alone writes, and a reader adds them up.
 

@@ -39,7 +39,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class ServeOptions:
     """What the user asked for."""
 
     bind: str = "127.0.0.1"
@@ -53,24 +53,24 @@ class Wish:
     binaries: Mapping[str, str] = field(default_factory=dict)
 
 
-def serve(wish: Wish, say: Callable[[str], None]) -> Stopped | None:
+def serve(wanted: ServeOptions, say: Callable[[str], None]) -> Stopped | None:
     """Serve until somebody ends it; returns who did. ``say`` is told what to print.
 
     Raises:
         LabError: it cannot be served as asked.
     """
-    _check_port(wish)
+    _check_port(wanted)
     with Stopping() as stopping:
         with stopping.deferred():
             directory = private_directory()
-            servers = Servers(directory, None, wish.binaries)
+            servers = Servers(directory, None, wanted.binaries)
         process: subprocess.Popen[bytes] | None = None
         try:
-            setup, missing = _setup(wish, servers, stopping)
+            setup, missing = _setup(wanted, servers, stopping)
             with stopping.deferred():
-                process = _start(wish, directory, setup)
-            _wait_until_it_answers(process, wish)
-            say(_greeting(wish, setup, missing))
+                process = _start(wanted, directory, setup)
+            _wait_until_it_answers(process, wanted)
+            say(_greeting(wanted, setup, missing))
             status = process.wait()
             raise LabError(f"the web server ended by itself, with status {status}")
         except Stopped as stopped:
@@ -111,28 +111,28 @@ def _chosen(names: Sequence[str]) -> list[Candidate]:
 
 
 def _setup(
-    wish: Wish, servers: Servers, stopping: Stopping
+    wanted: ServeOptions, servers: Servers, stopping: Stopping
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What standalone.py reads, and what is left out with the reason."""
     web: dict[str, Any] = {
         "ACCESS": "anyone",  # of whoever reaches the address; it is this host unless told otherwise
-        "WRITE_CHANCE": wish.write_chance,
-        "PAYLOAD": wish.payload,
-        "PRIVATE": not wish.settings,
+        "WRITE_CHANCE": wanted.write_chance,
+        "PAYLOAD": wanted.payload,
+        "PRIVATE": not wanted.settings,
         "DIRECTORY": str(servers.directory / "samples"),
     }
     setup: dict[str, Any] = {
-        "settings": wish.settings,
+        "settings": wanted.settings,
         "caches": {},
         "web": web,
-        "hosts": _hosts(wish.bind),
+        "hosts": _hosts(wanted.bind),
         "secret": secrets.token_hex(),
     }
-    if wish.settings:
-        web["ALIASES"] = list(wish.aliases)
+    if wanted.settings:
+        web["ALIASES"] = list(wanted.aliases)
         return setup, {}
     missing: dict[str, str] = {}
-    for candidate in _chosen(wish.aliases):
+    for candidate in _chosen(wanted.aliases):
         absent = [need for need in candidate.needs if find_spec(need.module) is None]
         try:
             for name in candidate.servers:
@@ -162,12 +162,12 @@ def _filled(candidate: Candidate, servers: Servers) -> Any:
     return fill(candidate.settings, places)
 
 
-def _start(wish: Wish, directory: Path, setup: dict[str, Any]) -> subprocess.Popen[bytes]:
+def _start(wanted: ServeOptions, directory: Path, setup: dict[str, Any]) -> subprocess.Popen[bytes]:
     path = directory / "setup.json"
     path.touch(mode=0o600)
     path.write_text(json.dumps(setup))
     config = directory / "gunicorn.conf.py"
-    config.write_text(_gunicorn_config(wish, directory))
+    config.write_text(_gunicorn_config(wanted, directory))
     return subprocess.Popen(
         [sys.executable, "-m", "gunicorn", "-c", str(config), "nearcache.web.standalone"],
         stdin=subprocess.DEVNULL,
@@ -182,12 +182,12 @@ def _start(wish: Wish, directory: Path, setup: dict[str, Any]) -> subprocess.Pop
     )
 
 
-def _gunicorn_config(wish: Wish, directory: Path) -> str:
+def _gunicorn_config(wanted: ServeOptions, directory: Path) -> str:
     """As a file: names that this version of gunicorn does not know are passed over there."""
     config = {
-        "bind": [_address(wish)],
-        "workers": wish.workers,
-        "threads": wish.threads,
+        "bind": [_address(wanted)],
+        "workers": wanted.workers,
+        "threads": wanted.threads,
         "worker_class": "gthread",
         "worker_tmp_dir": str(directory),
         "loglevel": "warning",
@@ -197,33 +197,34 @@ def _gunicorn_config(wish: Wish, directory: Path) -> str:
     return "".join(f"{name} = {value!r}\n" for name, value in config.items())
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], wish: Wish) -> None:
+def _wait_until_it_answers(process: subprocess.Popen[bytes], wanted: ServeOptions) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(OSError):
-            if _answers(wish):
+            if _answers(wanted):
                 return
         time.sleep(POLL_S)
     raise LabError("the web server did not start; what it said is above")
 
 
-def _answers(wish: Wish) -> bool:
+def _answers(wanted: ServeOptions) -> bool:
     question = b"GET /summary?format=json HTTP/1.0\r\nHost: localhost\r\n\r\n"
-    host = "::1" if wish.bind == "::" else "127.0.0.1" if wish.bind == "0.0.0.0" else wish.bind  # noqa: S104
-    with socket.create_connection((host, wish.port), timeout=5) as connection:
+    loopback = {"::": "::1", "0.0.0.0": "127.0.0.1"}  # noqa: S104
+    host = loopback.get(wanted.bind, wanted.bind)
+    with socket.create_connection((host, wanted.port), timeout=5) as connection:
         connection.sendall(question)
         return b" 200 " in connection.recv(64)
 
 
-def _check_port(wish: Wish) -> None:
-    family = socket.AF_INET6 if ":" in wish.bind else socket.AF_INET
+def _check_port(wanted: ServeOptions) -> None:
+    family = socket.AF_INET6 if ":" in wanted.bind else socket.AF_INET
     try:
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((wish.bind, wish.port))
+            probe.bind((wanted.bind, wanted.port))
     except OSError as error:
         raise LabError(
-            f"cannot listen on {_address(wish)}: {error.strerror}; give another --port or --bind"
+            f"cannot listen on {_address(wanted)}: {error.strerror}; give another --port or --bind"
         ) from error
 
 
@@ -240,13 +241,15 @@ def _hosts(bind: str) -> list[str]:
     return list(LOOPBACK_HOSTS) if is_loopback(bind) else ["*"]
 
 
-def _address(wish: Wish) -> str:
-    return f"[{wish.bind}]:{wish.port}" if ":" in wish.bind else f"{wish.bind}:{wish.port}"
+def _address(wanted: ServeOptions) -> str:
+    return (
+        f"[{wanted.bind}]:{wanted.port}" if ":" in wanted.bind else f"{wanted.bind}:{wanted.port}"
+    )
 
 
-def _greeting(wish: Wish, setup: Mapping[str, Any], missing: Mapping[str, str]) -> str:
-    here, own = f"http://{_address(wish)}", wish.settings is not None
-    names = ", ".join(setup["web"]["ALIASES"]) or f"all caches of {wish.settings}"
+def _greeting(wanted: ServeOptions, setup: Mapping[str, Any], missing: Mapping[str, str]) -> str:
+    here, own = f"http://{_address(wanted)}", wanted.settings is not None
+    names = ", ".join(setup["web"]["ALIASES"]) or f"all caches of {wanted.settings}"
     lines = [
         f"{here}/random    one read of one of: {names}",
         f"{here}/<name>    one read of this one",
@@ -254,6 +257,6 @@ def _greeting(wish: Wish, setup: Mapping[str, Any], missing: Mapping[str, str]) 
         "",
         *([f"store:    curl -X POST {here}/<name>    (a GET only reads yours)"] if own else []),
         f"load it:  wrk -d30s {here}/random && curl {here}/summary",
-        f"{wish.workers} processes of {wish.threads} threads; Ctrl-C ends them",
+        f"{wanted.workers} processes of {wanted.threads} threads; Ctrl-C ends them",
     ]
     return "\n".join([*lines, *(f"not here: {name} ({why})" for name, why in missing.items())])

@@ -1,4 +1,4 @@
-"""How many bytes a value takes where a cache keeps it: the seeds' "size of data saved".
+"""How many bytes a value takes where a cache keeps it: the articles' "size of data saved".
 
 Asked of the store itself where its adapter lets us; the length of the pickle otherwise.
 It is the value alone: no key, and nothing of what the server adds.

@@ -50,7 +50,7 @@ class Line:
 
 
 Value = Callable[[Line], float | None]
-CHARTS: Sequence[tuple[str, str, Value]] = (  # the name on the page, and the seeds' name
+CHARTS: Sequence[tuple[str, str, Value]] = (  # the name on the page, and the articles' name
     ("Average", "Best Averages", lambda line: line.average),
     ("Median", "Best Medians", lambda line: line.median),
     ("P90", "Best P90", lambda line: line.p90),
@@ -182,7 +182,7 @@ def duration(ns: float | None) -> str:
 
 
 def size(amount: float | None) -> str:
-    """Bytes as the seeds printed them: ``60K``."""
+    """Bytes as the articles printed them: ``60K``."""
     if amount is None:
         return NOT_YET
     for unit in ("", "K", "M"):

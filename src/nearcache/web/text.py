@@ -1,4 +1,4 @@
-"""``/summary`` for a terminal: the seeds' table and bars, with what they left out."""
+"""``/summary`` for a terminal: the articles' table and bars, with what they left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _row(line: Line, width: int) -> str:
 
 
 def _ms(ns: float | None) -> str:
-    # The seeds had three decimals; a cache in the same process takes less than the last of them.
+    # The articles had three decimals; a cache in the same process takes less than the last of them.
     return NOT_YET if ns is None else f"{ns / 1e6:.4f}ms" if ns < 1e5 else f"{ns / 1e6:.3f}ms"
 
 

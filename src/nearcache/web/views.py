@@ -1,4 +1,4 @@
-"""The routes of the seeds: a hit times a read, ``/summary`` shows what came of them all."""
+"""The routes of the articles: a hit times a read, ``/summary`` shows what came of them all."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_random(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @entrance("GET", "POST", counts=True)
 def run(request: HttpRequest, alias: str) -> HttpResponse:
-    """One read of this cache and no other: the seeds answered /msgpack_zlib with msgpack."""
+    """One read of this cache and no other: the articles answered /msgpack_zlib with msgpack."""
     known = bench().aliases
     if alias not in known:
         close = get_close_matches(alias, known, n=1)
@@ -62,7 +62,7 @@ def reset(request: HttpRequest) -> HttpResponse:
 
 @entrance("GET")
 def summary(request: HttpRequest) -> HttpResponse:
-    """As a page for browsers, as the seeds' text for everybody else; or ``?format=``."""
+    """As a page for browsers, as the articles' text for everybody else; or ``?format=``."""
     found = summarize(bench())
     form = request.GET.get("format") or _form(request)
     if form == "json":
@@ -81,7 +81,7 @@ def summary(request: HttpRequest) -> HttpResponse:
 
 
 def _run(request: HttpRequest, alias: str) -> HttpResponse:
-    """The seeds' answer: the mean so far, in ms. What went wrong is said instead of it."""
+    """The articles' answer: the mean so far, in ms. What went wrong is said instead of it."""
     hit = bench().hit(alias, writes=request.method == "POST")
     mean = "notyet" if hit.mean_ms is None else f"{hit.mean_ms:.4f}"
     answer = text(f"{hit.outcome}: {hit.problem}" if hit.problem else mean, STATUS[hit.outcome])
@@ -97,5 +97,5 @@ def _form(request: HttpRequest) -> str:
 
 
 def _wants_html(request: HttpRequest) -> bool:
-    # Said outright, as browsers do: curl sends */* and wants the text that the seeds gave it.
+    # Said outright, as browsers do: curl sends */* and wants the text that the articles gave it.
     return "text/html" in request.headers.get("Accept", "")

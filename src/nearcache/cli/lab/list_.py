@@ -58,9 +58,9 @@ def _details(experiment: Experiment) -> Iterator[str]:
     for candidate in experiment.candidates:
         yield from hanging(f"    {candidate.name:<24} ", candidate.title)
     if experiment.claims:
-        yield "  claims of the seeds"
+        yield "  claims of the articles"
     for claim in experiment.claims:
-        yield from hanging(f"    {claim.seed:<24} ", claim.text)
+        yield from hanging(f"    {claim.article:<24} ", claim.text)
     if experiment.cannot_answer:
         yield "  cannot answer"
     for line in experiment.cannot_answer:

@@ -111,15 +111,15 @@ def _measure(name: str) -> None:
     """A quick run, kept where the next recommendation looks for it."""
     from nearcache.lab.experiments.registry import experiment_named
     from nearcache.lab.reports.progress import TerminalProgress
-    from nearcache.lab.runner.laboratory import Wish, prepare, run
+    from nearcache.lab.runner.laboratory import RunOptions, prepare, run
 
     seed = random.randrange(10**6)
     command = f"nearcache lab run {name} --quick --seed {seed}"
-    wish = Wish(plan="quick", seed=seed, command=command)
-    order = prepare(experiment_named(name), wish)
+    wanted = RunOptions(plan="quick", seed=seed, command=command)
+    order = prepare(experiment_named(name), wanted)
     console = Console(stderr=True, highlight=False)
     with TerminalProgress(console, name, order.plan.time_limit_s) as progress:
-        _, _, interruption = run(order, wish, progress, KEPT)
+        _, _, interruption = run(order, wanted, progress, KEPT)
     if interruption:
         raise SystemExit(interruption.exit_code)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nearcache.lab.own.replaying import Replay
     from nearcache.lab.results.sample import Sample
     from nearcache.lab.runner.driver import Order
-    from nearcache.lab.runner.laboratory import Wish
+    from nearcache.lab.runner.laboratory import RunOptions
     from nearcache.lab.runner.stopping import Stopped
 
 REPLAY = "replay"
@@ -149,12 +149,12 @@ def run(names: Sequence[str], **given: Any) -> None:
     )
     asked.check()
     experiments = _experiments(names, given)
-    wish = _wish(given)
-    _check_heard(experiments, wish)
+    wanted = _wanted(given)
+    _check_heard(experiments, wanted)
     for experiment in experiments:
-        _prepared(experiment, wish, given)  # all of the request is checked before it begins
+        _prepared(experiment, wanted, given)  # all of the request is checked before it begins
     _writable(given["out"])
-    sys.exit(_unless_stopped(lambda: _measured(experiments, wish, asked, given)))
+    sys.exit(_unless_stopped(lambda: _measured(experiments, wanted, asked, given)))
 
 
 def _unless_stopped(work: Callable[[], int]) -> int:
@@ -170,13 +170,13 @@ def _unless_stopped(work: Callable[[], int]) -> int:
 
 
 def _measured(
-    experiments: Sequence[Experiment], wish: Wish, asked: Asked, given: dict[str, Any]
+    experiments: Sequence[Experiment], wanted: RunOptions, asked: Asked, given: dict[str, Any]
 ) -> int:
     with own_values(asked) as (own_data, file), _replay(given) as played:
-        wish = replace(wish, own_data=own_data, data=file)
-        limits = _time_limits(experiments, wish, given["time_limit"])
+        wanted = replace(wanted, own_data=own_data, data=file)
+        limits = _time_limits(experiments, wanted, given["time_limit"])
         orders = [
-            _prepared(experiment, replace(wish, time_limit_s=limit), given, played)
+            _prepared(experiment, replace(wanted, time_limit_s=limit), given, played)
             for experiment, limit in zip(experiments, limits, strict=True)
         ]
         return _run_all(orders, given["out"], given["strict"])
@@ -225,8 +225,8 @@ def _replay(given: dict[str, Any]) -> Iterator[Replay | None]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _wish(given: dict[str, Any]) -> Wish:
-    from nearcache.lab.runner.laboratory import Wish
+def _wanted(given: dict[str, Any]) -> RunOptions:
+    from nearcache.lab.runner.laboratory import RunOptions
 
     if given["alias"] and not given["settings"]:
         raise LabError("--alias needs --settings MODULE, the settings that define it")
@@ -234,7 +234,7 @@ def _wish(given: dict[str, Any]) -> Wish:
         raise LabError("give --quick or --plan full, not both")
     seed = random.randrange(10**6) if given["seed"] is None else given["seed"]
     named = {server: given[option] for option, server in BINARIES.items()}
-    return Wish(
+    return RunOptions(
         plan="quick" if given["quick"] else given["plan"] or "full",
         candidates=given["candidates"],
         payloads=given["payloads"],
@@ -248,13 +248,13 @@ def _wish(given: dict[str, Any]) -> Wish:
     )
 
 
-def _check_heard(experiments: Sequence[Experiment], wish: Wish) -> None:
+def _check_heard(experiments: Sequence[Experiment], wanted: RunOptions) -> None:
     """What no experiment of this run listens to was meant for another."""
     from nearcache.lab.runner.laboratory import takes
 
-    if wish.paths and not any("path" in c.options for e in experiments for c in e.candidates):
+    if wanted.paths and not any("path" in c.options for e in experiments for c in e.candidates):
         raise LabError("--path names directories for disks; run disks with it")
-    if wish.prices and not any(takes(each, "takes_own_data") for each in experiments):
+    if wanted.prices and not any(takes(each, "takes_own_data") for each in experiments):
         names = ", ".join(_able("takes_own_data"))
         raise LabError(f"prices are applied to what a cache stores and does: run {names}")
 
@@ -277,8 +277,8 @@ def _prices(given: dict[str, Any]) -> Prices | None:
 
 
 def _prepared(
-    experiment: Experiment, wish: Wish, given: dict[str, Any], played: Replay | None = None
-) -> tuple[Order, Wish]:
+    experiment: Experiment, wanted: RunOptions, given: dict[str, Any], played: Replay | None = None
+) -> tuple[Order, RunOptions]:
     """The order, of an experiment that can do what was asked.
 
     By name, one that cannot is an error; of --all, it runs without that.
@@ -289,26 +289,27 @@ def _prepared(
         ("--settings", "none of your caches", "takes_own_aliases"),
         ("--data and --sample", "no values of yours", "takes_own_data"),
     ):
-        wanted = wish.extra if ability == "takes_own_aliases" else _wants_values(wish, given)
-        if not wanted or takes(experiment, ability):
+        of_aliases = ability == "takes_own_aliases"
+        is_asked = wanted.extra if of_aliases else _wants_values(wanted, given)
+        if not is_asked or takes(experiment, ability):
             continue
         if not given["all_of_them"]:
             raise LabError(
                 f"{experiment.name} measures {what}; leave {option} out, or run "
                 f"{', '.join(_able(ability))}"
             )
-        wish = replace(wish, extra=()) if ability == "takes_own_aliases" else _plain(wish)
+        wanted = replace(wanted, extra=()) if of_aliases else _plain(wanted)
     if played and experiment.name == REPLAY:
-        wish = replace(wish, own_data=None, data=played.order, recording=played.description)
-    return prepare(experiment, wish), wish
+        wanted = replace(wanted, own_data=None, data=played.order, recording=played.description)
+    return prepare(experiment, wanted), wanted
 
 
-def _wants_values(wish: Wish, given: dict[str, Any]) -> bool:
-    return bool(wish.own_data or given["data"] or given["sample"] or given["from_alias"])
+def _wants_values(wanted: RunOptions, given: dict[str, Any]) -> bool:
+    return bool(wanted.own_data or given["data"] or given["sample"] or given["from_alias"])
 
 
-def _plain(wish: Wish) -> Wish:
-    return replace(wish, own_data=None, data="")
+def _plain(wanted: RunOptions) -> RunOptions:
+    return replace(wanted, own_data=None, data="")
 
 
 def _able(ability: str) -> list[str]:
@@ -319,12 +320,12 @@ def _able(ability: str) -> list[str]:
 
 
 def _time_limits(
-    experiments: Sequence[Experiment], wish: Wish, limit_s: float | None
+    experiments: Sequence[Experiment], wanted: RunOptions, limit_s: float | None
 ) -> list[float | None]:
     """The user's time, divided as the plans would divide theirs."""
     if limit_s is None:
         return [None] * len(experiments)
-    planned = [experiment.plans[wish.plan].time_limit_s for experiment in experiments]
+    planned = [experiment.plans[wanted.plan].time_limit_s for experiment in experiments]
     return [limit_s * each / sum(planned) for each in planned]
 
 
@@ -361,7 +362,7 @@ class Done:
     unanswered: str = ""  # why the question has no answer, though something was measured
 
 
-def _run_all(orders: Sequence[tuple[Order, Wish]], out: Path, strict: bool) -> int:
+def _run_all(orders: Sequence[tuple[Order, RunOptions]], out: Path, strict: bool) -> int:
     """One after the other; what fails takes no other with it. Returns the exit code."""
     from nearcache.lab.runner.stopping import Stopped, Stopping
 
@@ -374,10 +375,10 @@ def _run_all(orders: Sequence[tuple[Order, Wish]], out: Path, strict: bool) -> i
     interruption: Stopped | None = None
     with Stopping() as stopping:
         try:
-            for order, wish in orders:
+            for order, wanted in orders:
                 title = f"{order.experiment.name} ({len(done) + 1} of {len(orders)})"
                 click.echo(f"\n=== {title} ===\n")
-                interruption = _forgiving(order, wish, title, directory, done)
+                interruption = _forgiving(order, wanted, title, directory, done)
                 if interruption:
                     break
         except Stopped as between:
@@ -407,10 +408,12 @@ def _strictly(done: Sequence[Done], strict: bool) -> int:
     return 1
 
 
-def _forgiving(order: Order, wish: Wish, title: str, out: Path, done: list[Done]) -> Stopped | None:
+def _forgiving(
+    order: Order, wanted: RunOptions, title: str, out: Path, done: list[Done]
+) -> Stopped | None:
     began = time.monotonic()
     try:
-        return _run_one(order, wish, title, out, done)
+        return _run_one(order, wanted, title, out, done)
     except LabError as error:
         click.echo(f"{order.experiment.name} failed: {error}", err=True)
         seconds = time.monotonic() - began
@@ -418,7 +421,9 @@ def _forgiving(order: Order, wish: Wish, title: str, out: Path, done: list[Done]
         return None
 
 
-def _run_one(order: Order, wish: Wish, title: str, out: Path, done: list[Done]) -> Stopped | None:
+def _run_one(
+    order: Order, wanted: RunOptions, title: str, out: Path, done: list[Done]
+) -> Stopped | None:
     from nearcache.lab.advice.unmeasured import unanswered
     from nearcache.lab.checks.rules import voided
     from nearcache.lab.reports.progress import TerminalProgress
@@ -426,7 +431,7 @@ def _run_one(order: Order, wish: Wish, title: str, out: Path, done: list[Done]) 
 
     console = Console(stderr=True, highlight=False)
     with TerminalProgress(console, title, order.plan.time_limit_s) as progress:
-        sample, path, interruption = run_order(order, wish, progress, out)
+        sample, path, interruption = run_order(order, wanted, progress, out)
     seconds = sample.about["seconds"]
     if path is None:
         click.echo("interrupted before anything was measured; nothing was written", err=True)

@@ -1,4 +1,4 @@
-"""``nearcache lab serve``: the web app of the seeds, on this host."""
+"""``nearcache lab serve``: the web app of the articles, on this host."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def serve(
     """
     _require_gunicorn()
     from nearcache.lab.servers import free_port
-    from nearcache.web.serving import Wish, is_loopback
-    from nearcache.web.serving import serve as serve_wish
+    from nearcache.web.serving import ServeOptions, is_loopback
+    from nearcache.web.serving import serve as serve_site
 
     if not is_loopback(bind) and not public:
         raise LabError(f"other hosts reach {bind}, and nobody is asked who he is; add --public")
     binaries = {"redis": redis_server, "memcached": memcached}
     _check(settings, aliases, payload)
-    wish = Wish(
+    wanted = ServeOptions(
         bind=bind,
         port=port or free_port(),
         workers=workers,
@@ -67,7 +67,7 @@ def serve(
         payload=payload,
         binaries={name: path for name, path in binaries.items() if path},
     )
-    stopped = serve_wish(wish, click.echo)
+    stopped = serve_site(wanted, click.echo)
     if stopped:
         sys.exit(stopped.exit_code)
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from nearcache.lab.base.arm import Arm
 from nearcache.lab.base.messages import Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject
 from nearcache.lab.own.alias import moved
 from nearcache.lab.own.guard import guard_caches, write_check_ns
 from nearcache.lab.own.room import demand_room, room_of
@@ -23,7 +23,7 @@ BESIDE_BYTES = 1_000_000
 UNTOLD = "not told: what it throws out when it is full, it throws out"
 
 
-class AliasSubject(Subject):
+class AliasArm(Arm):
     """Timed through ``django.core.cache``, beside its server, with a second process to check."""
 
     takes_own_aliases = True
@@ -47,7 +47,7 @@ class AliasSubject(Subject):
 
     def visit(self, visit: Visit) -> Visited:
         from nearcache.lab.proofs.stored import Meter
-        from nearcache.lab.timers.operations import Bench, Visitor
+        from nearcache.lab.timers.operations import Visitor, VisitTools
         from nearcache.lab.workloads.fidelity import facts_of, try_types
 
         payload = self.payload(visit.payload)
@@ -55,8 +55,8 @@ class AliasSubject(Subject):
         meter = None
         if visit.learning:
             meter = Meter(self.candidate, self.cache, Path(self.setup.directory))
-        bench = Bench(self.cache, self.companion, self.setup.namespace, meter)
-        visited = Visitor(bench, payload, visit).run()
+        tools = VisitTools(self.cache, self.companion, self.setup.namespace, meter)
+        visited = Visitor(tools, payload, visit).run()
         if visit.learning and not self.facts:
             # A backend that gives 1 for True has done less, and is not recommended.
             self.facts = facts_of(try_types(self.cache, f"{self.setup.namespace}:type"))

@@ -1,4 +1,4 @@
-"""A process that a subject starts: one line of JSON each way, and never left behind.
+"""A process that an arm starts: one line of JSON each way, and never left behind.
 
 Some arms change the whole interpreter (gevent) or have to be killed while they hold
 something (locks). They run in a child of the worker: ``python -m MODULE``, which talks
@@ -17,7 +17,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import Any
 
-from nearcache.lab.base.subject import Unavailable
+from nearcache.lab.base.arm import Unavailable
 from nearcache.lab.servers import child_setup, end_process, last_words
 
 ANSWER_TIMEOUT_S = 45.0  # below that of the driver, so that the reason is ours

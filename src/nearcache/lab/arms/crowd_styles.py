@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nearcache.lab.arms.crowd_clients import Client
-from nearcache.lab.timers.operations import WrongAnswer
+from nearcache.lab.base.arm import WrongAnswer
 
 GRACE_S = 20.0  # after the deadline; who has not ended by then never will
 # Each thread that waits for the interpreter wakes up every 5 ms to ask for it. Beyond some

@@ -17,14 +17,14 @@ class Setup:
     """Driver to worker, once: become this candidate."""
 
     candidate: Candidate  # with all placeholders filled
-    subject: str  # dotted path of the class that measures it
+    arm: str  # dotted path of the class that measures it
     places: Mapping[str, str]  # addresses of the running servers, by placeholder
     directory: str
     namespace: str  # prefix of all keys; equally long for every candidate
     seed: int
     server_version: str
     cpu: int  # where to measure; loading may use all of them
-    # Programs the user named, for subjects that start servers of their own: server -> path.
+    # Programs the user named, for arms that start servers of their own: server -> path.
     binaries: Mapping[str, str] = field(default_factory=dict)
     data: str = ""  # file of the user's own values, if there are any
 

@@ -24,7 +24,7 @@ ServerName = Literal[
     "memcached-tcp",
     "postgres",
     "s3",
-    "gunicorn",  # these three are started by the subject of `http`, one set for each candidate
+    "gunicorn",  # these three are started by the arm of `http`, one set for each candidate
     "uwsgi",
     "nginx",
 ]
@@ -50,7 +50,7 @@ class Candidate:
     ``settings`` is an entry of ``CACHES`` whose strings may hold ``{placeholders}``.
     The driver fills them with private addresses, the verdict with ordinary ones, so
     what is measured and what is recommended cannot drift apart. A candidate that is no
-    Django alias has none, and ``options`` says to its subject what it is instead.
+    Django alias has none, and ``options`` says to its arm what it is instead.
     """
 
     name: str
@@ -105,11 +105,11 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a seed published, and which two arms of the experiment answer it today."""
+    """What an article published, and which two arms of the experiment answer it today."""
 
-    seed: str  # its number, for example "001"
+    article: str  # its number, for example "001"
     text: str  # the headline, in a few words of our own
-    ratio: float  # how many times the cost of ``fast`` the seed gave ``slow``
+    ratio: float  # how many times the cost of ``fast`` the article gave ``slow``
     slow: str  # candidates
     fast: str
     operation: str
@@ -130,7 +130,7 @@ class Experiment:
     baseline: str
     twins: Sequence[str]  # in order of preference, one is used for each kind of store
     plans: Mapping[str, Plan]  # "full" and "quick"
-    subject: str = "nearcache.lab.arms.alias.AliasSubject"  # who measures a candidate
+    arm: str = "nearcache.lab.arms.alias.AliasArm"  # who measures a candidate
     default_payloads: Sequence[str] = ()  # all, if empty
     # Weight of each operation in the overall score. Nothing is ranked overall if empty.
     mix: Mapping[str, float] = field(default_factory=dict)

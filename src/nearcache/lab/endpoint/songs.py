@@ -1,6 +1,6 @@
 """Look-ups of songs: large JSON blobs in a database, of which a page needs little.
 
-The seed's endpoint read a blob of an affiliate's API, scrubbed it of what a page does not
+The article's endpoint read a blob of an affiliate's API, scrubbed it of what a page does not
 need (one part in 23 was left), and sent that as JSON. Same seed, same songs: whoever asks
 can say what the answer must be without asking Django.
 """

@@ -1,6 +1,6 @@
 """The endpoint under a web server: ``/api/song/<id>``, and ``/lab/state`` for the proof.
 
-As in the seed: with a cache, the scrubbed dict is looked up first and kept afterwards; and every
+As in the article: with a cache, the scrubbed dict is looked up first and kept afterwards; and every
 answer may be cached by whoever stands in front (``Cache-Control``). Query: ``ttl`` seconds
 instead of a day, ``work`` milliseconds of waiting for somebody else, ``v`` to be a URL of its own.
 

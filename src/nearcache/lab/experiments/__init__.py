@@ -16,7 +16,7 @@ stores/       Redis against PostgreSQL at JSON
 warmup/       what it costs to begin
 
 Each is as backends/plan.py (question, candidates, operations: data, no code; docs/experiments.md
-has its head), codecs/arm.py (the subject that measures; ``arms`` has the one for plain aliases)
+has its head), codecs/arm.py (the arm that measures; ``arms`` has the one for plain aliases)
 and backends/findings.py (what only this experiment shows). A folder knows no other, and this
 file imports nothing, so that a worker loads one experiment and not all.
 """

@@ -265,7 +265,7 @@ class Analysis(Comparisons):
         return _mean_points([first for first, _ in both]), _mean_points([s for _, s in both])
 
     def claims(self) -> list[ClaimResult]:
-        """What the seeds published, beside what this run finds."""
+        """What the articles published, beside what this run finds."""
         return [answer(self, claim) for claim in self.sample.about["claims"]]
 
 

@@ -1,4 +1,4 @@
-"""What a seed published, and whether it still holds here, today.
+"""What an article published, and whether it still holds here, today.
 
 A ratio measured years ago on another machine is not refuted by another number, only by
 another answer. So a claim *holds* as long as today's interval comes within a quarter of it.
@@ -27,11 +27,11 @@ WIDE = 2 * NEAR  # to either side; an interval beyond that says too little
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """One headline of a seed beside today's number."""
+    """One headline of an article beside today's number."""
 
-    seed: str
+    article: str
     text: str
-    published: float  # how many times the cost of ``fast`` the seed gave ``slow``
+    published: float  # how many times the cost of ``fast`` the article gave ``slow``
     slow: str
     fast: str
     operation: str
@@ -56,7 +56,7 @@ def answer(analysis: Analysis, claim: Mapping[str, Any]) -> ClaimResult:
         word = word_for(math.log(claim["ratio"]), effect, floor)
         why = claim["why"] if _explains(claim, word) else ""
     return ClaimResult(
-        seed=claim["seed"],
+        article=claim["article"],
         text=claim["text"],
         published=claim["ratio"],
         slow=claim["slow"],

@@ -1,7 +1,7 @@
 """Why something was faster, or was not: sentences made from parts and CPU times.
 
 A part that two candidates share cannot tell them apart, and one that is a tenth of the
-whole cannot save a half. Saying so answers what three of the seeds were left wondering about.
+whole cannot save a half. Saying so answers what three of the articles were left wondering about.
 """
 
 from __future__ import annotations

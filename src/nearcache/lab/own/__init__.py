@@ -1,7 +1,7 @@
 """The user's own case: caches, values and traffic of theirs, instead of the lab's.
 
 alias.py           a cache of their settings, as it is configured
-guard.py           the object of it that subjects get: it writes keys of the run alone
+guard.py           the object of it that arms get: it writes keys of the run alone
 room.py            how much it takes before it throws out what is in it
 data.py            their values, from files
 sampling.py        or from a live Redis, read-only and paced; live_values.py: what they are

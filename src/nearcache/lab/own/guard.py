@@ -1,11 +1,11 @@
-"""A cache of the user's as subjects get it: reads as they are, writes under the run's own prefix.
+"""A cache of the user's as arms get it: reads as they are, writes under the run's own prefix.
 
 Whatever is not named here is refused: ``clear``, patterns, raw clients, the methods of a
 backend that nobody has looked at. A key of somebody else's is refused before the cache is
 asked. A value that no lifetime was given for lives ten minutes, so that what a killed run
 leaves goes by itself.
 
-    subjects ──> OwnCache ──> the backend that CACHES names
+    arms ──> OwnCache ──> the backend that CACHES names
     proofs   ──> bare() ────> the same backend, to say what it is; they write nothing there
 
 A read is the backend's own method: what is timed is the cache. A write costs the check of its

@@ -423,13 +423,13 @@ def failures(analysis: Analysis) -> list[Check]:
 
 
 def claims(analysis: Analysis) -> Table | None:
-    """What the seeds published, beside what this run finds."""
+    """What the articles published, beside what this run finds."""
     found = analysis.claims()
     if not found:
         return None
     rows = [
         [
-            claim.seed,
+            claim.article,
             claim.text,
             f"{short(claim.published)}{TIMES}",
             today(claim),
@@ -439,15 +439,15 @@ def claims(analysis: Analysis) -> Table | None:
         for claim in found
     ]
     return Table(
-        title="What the seeds said",
-        head=["seed", "headline", "then", "here (95 %)", "so", "known"],
+        title="What the articles said",
+        head=["article", "headline", "then", "here (95 %)", "so", "known"],
         rows=rows,
         text_columns=(0, 1, 4, 5),
     )
 
 
 def word_of(claim: ClaimResult) -> str:
-    """Beside "the seed said", the word "same" would be read as "as the seed"."""
+    """Beside "the article said", the word "same" would be read as "as the article"."""
     return "no difference" if claim.word == "same" else claim.word
 
 

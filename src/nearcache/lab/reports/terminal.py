@@ -214,17 +214,17 @@ def _claims(analysis: Analysis) -> list[RenderableType]:
     known = analysis.claims()
     asked = [claim for claim in known if claim.asked]
     for claim in asked:
-        lines += [Text(f"{claim.seed}: {claim.text}", style="bold"), Text(f"  {said_of(claim)}")]
+        lines += [Text(f"{claim.article}: {claim.text}", style="bold"), Text(f"  {said_of(claim)}")]
     if more := len(known) - len(asked):
         lines.append(
             Text(f"{plural(more, 'headline')} not asked by this plan; --markdown names all.")
         )
-    return [Text("What the seeds said", style="bold"), *lines, ""] if lines else []
+    return [Text("What the articles said", style="bold"), *lines, ""] if lines else []
 
 
 def said_of(claim: ClaimResult) -> str:
-    """The seed said that many times, here it is so many: same. And what is known about that."""
-    then = f"the seed said {short(claim.published)}{TIMES}"
+    """The article said that many times, here it is so many: same. And what is known about that."""
+    then = f"the article said {short(claim.published)}{TIMES}"
     if claim.effect is None:
         return f"{then}; {claim.word} here" + (f": {claim.why}." if claim.why else ".")
     known = f" Known: {claim.why}." if claim.why else ""

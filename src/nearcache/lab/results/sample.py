@@ -400,6 +400,9 @@ def read_sample(path: Path) -> Sample:
             raise LabError(f"{path} has format {found}; this version reads {FORMAT}: {todo}")
         if absent := PLAIN_FIELDS - plain.keys():
             raise KeyError(*sorted(absent))
+        for claim in plain["claims"]:
+            if "seed" in claim:  # as it was called in files of 2026
+                claim["article"] = claim.pop("seed")
         candidates = {
             name: Entry(**{**entry, "stored": {k: tuple(v) for k, v in entry["stored"].items()}})
             for name, entry in plain.pop("candidates").items()

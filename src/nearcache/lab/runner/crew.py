@@ -21,7 +21,7 @@ VISIT_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 2.0
 
 
-class Member:
+class WorkerProcess:
     """One worker process and the pipe to it. It ends when the pipe is closed."""
 
     def __init__(self, setup: Setup) -> None:
@@ -79,7 +79,7 @@ class Member:
         return last_words(self.process, self._complaints)
 
 
-def end_all(members: Sequence[Member]) -> None:
+def end_all(members: Sequence[WorkerProcess]) -> None:
     """Hang up on all, and give them one time together to leave: many may still be loading."""
     for member in members:
         member.close()

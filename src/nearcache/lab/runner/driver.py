@@ -33,7 +33,7 @@ from nearcache.lab.base.redact import redact
 from nearcache.lab.own.alias import plain, with_place
 from nearcache.lab.results.machine import describe_versions, measuring_cpu, pressure
 from nearcache.lab.results.sample import Sample
-from nearcache.lab.runner.crew import Member, end_all
+from nearcache.lab.runner.crew import WorkerProcess, end_all
 from nearcache.lab.runner.interleaving import Interleaving
 from nearcache.lab.runner.stopping import Stopped, Stopping
 from nearcache.lab.servers import ServerMissing, Servers
@@ -127,7 +127,7 @@ class Driver:
         self.lowest: dict[str, float] = {}
         # After the first repetition: all processes of a run must bear the same load.
         self.settled = False
-        self.crew: list[Member] = []
+        self.crew: list[WorkerProcess] = []
         self.started = time.monotonic()
         self.deadline = math.inf
         with stopping.deferred():
@@ -187,7 +187,7 @@ class Driver:
             self.progress.step(f"starting {candidate.name}")
             setup = self._setup(candidate, repetition)
             with self.stopping.deferred():
-                self.crew.append(Member(setup))
+                self.crew.append(WorkerProcess(setup))
         for member in list(self.crew):
             answer = member.begun()
             if isinstance(answer, Ready):
@@ -222,7 +222,7 @@ class Driver:
                 ),
                 options=fill(candidate.options, places),
             ),
-            subject=self.order.experiment.subject,
+            arm=self.order.experiment.arm,
             places=places,
             directory=str(directory),
             namespace=f"nearcache-lab:{_digest(identity)}",
@@ -255,7 +255,7 @@ class Driver:
                 self.stolen.take((name, payload, answer, record), stolen)
 
     def _ask(
-        self, member: Member, payload: str, round_id: str, learning: bool
+        self, member: WorkerProcess, payload: str, round_id: str, learning: bool
     ) -> tuple[Visited | Failed, float]:
         """What it answered, and the share of its time that was stolen."""
 
@@ -316,7 +316,7 @@ class Driver:
                 cell.unit = asked[phase.operation].unit
                 cell.add_phase(*record, phase, refused=visited.refused)
 
-    def _expel(self, member: Member, answer: Failed | Missing) -> None:
+    def _expel(self, member: WorkerProcess, answer: Failed | Missing) -> None:
         self.crew.remove(member)
         with self.stopping.deferred():
             member.end()

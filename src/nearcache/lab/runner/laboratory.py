@@ -22,13 +22,13 @@ from nearcache.lab.own.data import OwnData, payload_bytes
 from nearcache.lab.results.machine import describe_machine, describe_versions, measuring_cpu
 from nearcache.lab.results.sample import Entry, Sample
 from nearcache.lab.runner.driver import Order, Progress, measure
-from nearcache.lab.runner.keeping import Keeper
+from nearcache.lab.runner.run_file import RunFile
 from nearcache.lab.runner.stopping import Stopped
 from nearcache.lab.servers import is_installed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class RunOptions:
     """What the user asked for; empty means all of the experiment's own."""
 
     plan: str = "full"
@@ -47,50 +47,50 @@ class Wish:
     paths: Sequence[Path] = ()  # directories, for experiments that measure some
 
 
-def prepare(experiment: Experiment, wish: Wish) -> Order:
-    """The order for this wish. Raises LabError for anything unknown."""
-    experiment = _on_paths(_with_own_data(experiment, wish), wish.paths)
-    plan = planned(experiment, wish)
-    extra = _own_aliases(experiment, wish.extra)
+def prepare(experiment: Experiment, wanted: RunOptions) -> Order:
+    """The order for this wanted. Raises LabError for anything unknown."""
+    experiment = _on_paths(_with_own_data(experiment, wanted), wanted.paths)
+    plan = planned(experiment, wanted)
+    extra = _own_aliases(experiment, wanted.extra)
     chosen = list(experiment.candidates)
-    if wish.candidates:
-        chosen = choose(experiment.candidates, wish.candidates)
-    elif wish.extra:
+    if wanted.candidates:
+        chosen = choose(experiment.candidates, wanted.candidates)
+    elif wanted.extra:
         chosen = []
     elif plan.candidates:
         chosen = choose(experiment.candidates, plan.candidates)
     baseline = choose(experiment.candidates, [experiment.baseline])
     chosen = [*baseline, *(c for c in chosen if c.name != experiment.baseline), *extra]
     operations = [operation.name for operation in experiment.operations]
-    asked = _known("operation", wish.operations, operations, plan.operations or operations)
+    asked = _known("operation", wanted.operations, operations, plan.operations or operations)
     return Order(
         experiment=experiment,
         plan=plan,
-        candidates=_with_twins(experiment, chosen, wish.binaries),
+        candidates=_with_twins(experiment, chosen, wanted.binaries),
         payloads=_known(
             "payload",
-            wish.payloads,
+            wanted.payloads,
             list(experiment.payloads),
             plan.payloads or experiment.default_payloads or list(experiment.payloads),
         ),
         operations=[operation for operation in experiment.operations if operation.name in asked],
-        seed=wish.seed,
-        binaries=wish.binaries,
-        data=wish.data,
+        seed=wanted.seed,
+        binaries=wanted.binaries,
+        data=wanted.data,
     )
 
 
-def planned(experiment: Experiment, wish: Wish) -> Plan:
+def planned(experiment: Experiment, wanted: RunOptions) -> Plan:
     """The plan of this name, made to fit the time the user has for it."""
-    plan = experiment.plans[wish.plan]
-    if wish.own_data is not None:
+    plan = experiment.plans[wanted.plan]
+    if wanted.own_data is not None:
         plan = replace(plan, payloads=())  # those it names are the experiment's own
-    if wish.time_limit_s is None:
+    if wanted.time_limit_s is None:
         return plan
-    factor = wish.time_limit_s / plan.time_limit_s
+    factor = wanted.time_limit_s / plan.time_limit_s
     return replace(
         plan,
-        time_limit_s=wish.time_limit_s,
+        time_limit_s=wanted.time_limit_s,
         # Starting processes takes its time: where there is little, fewer are started.
         repetitions=max(1, min(plan.repetitions, round(plan.repetitions * factor))),
         rounds=max(1, round(plan.rounds * max(1.0, factor))),
@@ -98,21 +98,21 @@ def planned(experiment: Experiment, wish: Wish) -> Plan:
 
 
 def takes(experiment: Experiment, what: str) -> bool:
-    """Whether its subject has this ability: "takes_own_aliases", "takes_own_data"."""
-    module, _, name = experiment.subject.rpartition(".")
+    """Whether its arm has this ability: "takes_own_aliases", "takes_own_data"."""
+    module, _, name = experiment.arm.rpartition(".")
     return bool(getattr(getattr(import_module(module), name), what))
 
 
-def _with_own_data(experiment: Experiment, wish: Wish) -> Experiment:
+def _with_own_data(experiment: Experiment, wanted: RunOptions) -> Experiment:
     """The experiment with the user's values as its payloads."""
-    if wish.own_data is None:
+    if wanted.own_data is None:
         return experiment
-    titles = wish.own_data.titles
+    titles = wanted.own_data.titles
     return replace(
         experiment,
         payloads={**experiment.payloads, **titles},
         default_payloads=tuple(titles),
-        cannot_answer=(*experiment.cannot_answer, NO_SEAL.format(len(wish.own_data.values))),
+        cannot_answer=(*experiment.cannot_answer, NO_SEAL.format(len(wanted.own_data.values))),
     )
 
 
@@ -130,15 +130,15 @@ def _own_aliases(experiment: Experiment, extra: Sequence[Candidate]) -> list[Can
 
 
 def run(
-    order: Order, wish: Wish, progress: Progress, directory: Path
+    order: Order, wanted: RunOptions, progress: Progress, directory: Path
 ) -> tuple[Sample, Path | None, Stopped | None]:
     """Measure, and keep the JSON in ``directory``; None if nothing was measured.
 
     The file may be elsewhere than in ``directory`` when that could not be written to at the
     end: a measurement that took minutes is not thrown away because a disk is full.
     """
-    sample = new_sample(order, wish.command, wish)
-    keeper = Keeper(directory, f"{order.experiment.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
+    sample = new_sample(order, wanted.command, wanted)
+    keeper = RunFile(directory, f"{order.experiment.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
     try:
         interruption = measure(order, sample, progress, keeper.checkpoint)
         if interruption and not sample.has_numbers:
@@ -148,7 +148,7 @@ def run(
         keeper.release()
 
 
-def new_sample(order: Order, command: str, wish: Wish | None = None) -> Sample:
+def new_sample(order: Order, command: str, wanted: RunOptions | None = None) -> Sample:
     experiment = order.experiment
     about: dict[str, Any] = {
         "experiment": experiment.name,
@@ -173,13 +173,13 @@ def new_sample(order: Order, command: str, wish: Wish | None = None) -> Sample:
         "claims": [vars(claim) for claim in experiment.claims],
         "cannot_answer": list(experiment.cannot_answer),
     }
-    if wish and wish.recording:
-        about["recording"] = wish.recording
-    if wish and wish.own_data:
-        about["own_data"] = wish.own_data.describe()
-        about["undecoded"] = wish.own_data.undecoded
-    if wish and wish.prices and takes(experiment, "takes_own_data"):
-        about["prices"] = asdict(wish.prices)
+    if wanted and wanted.recording:
+        about["recording"] = wanted.recording
+    if wanted and wanted.own_data:
+        about["own_data"] = wanted.own_data.describe()
+        about["undecoded"] = wanted.own_data.undecoded
+    if wanted and wanted.prices and takes(experiment, "takes_own_data"):
+        about["prices"] = asdict(wanted.prices)
         about["payload_bytes"] = payload_bytes(order.payloads, order.seed, order.data)
     return Sample(about, {c.name: _entry(c) for c in order.candidates})
 

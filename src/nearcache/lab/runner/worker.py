@@ -40,22 +40,22 @@ def main(descriptor: int) -> None:
 
 
 class Worker:
-    """Turns a subject's exceptions into messages."""
+    """Turns an arm's exceptions into messages."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self.subject: Any = None
+        self.arm: Any = None
 
     def begin(self) -> Ready | Missing | Failed:
-        from nearcache.lab.base.subject import Unavailable
+        from nearcache.lab.base.arm import Unavailable
 
         missing = self._first_missing()
         if missing:
             return missing
         try:
-            module, _, name = self.setup.subject.rpartition(".")
-            self.subject = getattr(import_module(module), name)(self.setup)
-            return Ready(self.subject.begin())
+            module, _, name = self.setup.arm.rpartition(".")
+            self.arm = getattr(import_module(module), name)(self.setup)
+            return Ready(self.arm.begin())
         except Unavailable as unavailable:
             return Missing(str(unavailable), unavailable.install)
         except Exception as error:  # noqa: BLE001 - any error is the candidate's
@@ -63,7 +63,7 @@ class Worker:
 
     def visit(self, visit: Visit) -> Any:
         try:
-            return self.subject.visit(visit)
+            return self.arm.visit(visit)
         except Exception as error:  # noqa: BLE001 - any error is the candidate's
             return Failed(explain(error))
         finally:
@@ -72,8 +72,8 @@ class Worker:
 
     def end(self) -> None:
         with suppress(Exception):  # nobody is left to be told
-            if self.subject is not None:
-                self.subject.end()
+            if self.arm is not None:
+                self.arm.end()
 
     def _first_missing(self) -> Missing | None:
         for requirement in self.setup.candidate.needs:

@@ -1,4 +1,4 @@
-"""A server of one subject's own: stopped, frozen and started again at the same address.
+"""A server of one arm's own: stopped, frozen and started again at the same address.
 
 The servers of a run are shared by its candidates, so none of them may harm those. Who
 drills outages, or wants a server with nothing in it yet, starts one of these in the
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
+from nearcache.lab.base.arm import Unavailable
 from nearcache.lab.base.messages import Setup
-from nearcache.lab.base.subject import Unavailable
 from nearcache.lab.servers import Running, ServerMissing, Servers, end_process, free_port
 from nearcache.lab.servers.memcached import find_memcached
 from nearcache.lab.servers.redis import find_redis

@@ -1,4 +1,4 @@
-"""Web servers for one subject: gunicorn or uWSGI with the endpoint, nginx in front of it.
+"""Web servers for one arm: gunicorn or uWSGI with the endpoint, nginx in front of it.
 
 Each runs in the foreground from a directory of its own and needs no root. The application
 listens on a unix socket, or on a port where it is asked directly; nginx on a free port of
@@ -20,8 +20,8 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal
 
+from nearcache.lab.base.arm import Unavailable
 from nearcache.lab.base.messages import Setup
-from nearcache.lab.base.subject import Unavailable
 from nearcache.lab.endpoint.songs import SONGS, Songs, make_database
 from nearcache.lab.servers import Running, ServerMissing, Servers, free_port
 

@@ -22,6 +22,7 @@ from itertools import cycle, islice
 from statistics import fmean
 from typing import Any
 
+from nearcache.lab.base.arm import WrongAnswer
 from nearcache.lab.base.messages import Phase, Visit, Visited
 from nearcache.lab.load.fixed_rate import CAPACITY, measure_at, share_of
 from nearcache.lab.proofs.companion import TIMEOUT_S, Companion
@@ -36,12 +37,8 @@ RATE_PHASES = 2  # a fixed rate lasts this many phases: below its capacity littl
 COUNTER_START = 1000  # four digits and up: always the same length in the store
 
 
-class WrongAnswer(Exception):
-    """The cache returned something that was never stored under this key and version."""
-
-
 @dataclass(frozen=True)
-class Bench:
+class VisitTools:
     """What a visit works on."""
 
     cache: Any
@@ -53,13 +50,13 @@ class Bench:
 class Visitor:
     """Does one visit to one cache. Versions rise, so that a stale answer shows."""
 
-    def __init__(self, bench: Bench, payload: Payload, visit: Visit) -> None:
-        self.cache = bench.cache
-        self.companion = bench.companion
-        self.meter = bench.meter
+    def __init__(self, tools: VisitTools, payload: Payload, visit: Visit) -> None:
+        self.cache = tools.cache
+        self.companion = tools.companion
+        self.meter = tools.meter
         self.payload = payload
         self.visit = visit
-        self.prefix = f"{bench.namespace}:{visit.round_id}"
+        self.prefix = f"{tools.namespace}:{visit.round_id}"
         self.versions = {f"{self.prefix}:{i:04d}": 0 for i in range(payload.key_count)}
         self.keys = list(self.versions)
         self.result = Visited(phases=[])

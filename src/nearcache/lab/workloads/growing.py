@@ -1,6 +1,6 @@
-"""G: the list of the seeds, that every read makes longer. Kept to show what is wrong with it.
+"""G: the list of the articles, that every read makes longer. Kept to show what is wrong with it.
 
-Seeds 000 and 003 read one key, appended how long that took, and wrote it back, from
+Articles 000 and 003 read one key, appended how long that took, and wrote it back, from
 several threads at once. Nothing locks, so of two writers one loses. Who is slow loses
 more, and then reads a shorter list: the value under test is an outcome of the test, each
 configuration has another, and its numbers cannot be compared. They are counted here and
@@ -18,12 +18,12 @@ from typing import Any
 
 WRITERS = 4
 HITS = 25  # of each writer
-TIMEOUT_S = 100  # the seed's
+TIMEOUT_S = 100  # the article's
 
 
 @dataclass(frozen=True)
 class Grown:
-    """What came of one run of the seeds' view."""
+    """What came of one run of the articles' view."""
 
     attempted: int
     kept: int  # entries of the list at its end
@@ -35,7 +35,7 @@ class Grown:
 
 
 def grow(open_cache: Callable[[], Any], key: str) -> Grown:
-    """Hit the seeds' view from all writers at once. Raises what a cache raises."""
+    """Hit the articles' view from all writers at once. Raises what a cache raises."""
     with ThreadPoolExecutor(WRITERS) as pool:
         runs = [pool.submit(_hits, open_cache, key) for _ in range(WRITERS)]
         reads_ns = [ns for run in runs for ns in run.result()]

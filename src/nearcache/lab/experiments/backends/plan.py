@@ -26,15 +26,15 @@ QUICK = (
 )  # fmt: skip
 
 CROWDED = (
-    "the seed's 60 threads shared four CPUs and waited for those, too; each backend read a list of "
-    "another length, and the servers were on other hosts"
+    "the article's 60 threads shared four CPUs and waited for those, too; each backend read a list "
+    "of another length, and the servers were on other hosts"
 )
 
 
 def _claim(text: str, ratio: float, slow: str, fast: str, why: str, *explains: str) -> Claim:
-    """The seed read a list of floats; its ratios are those of averages, which it preferred."""
+    """The article read a list of floats; its ratios are those of averages, which it preferred."""
     return Claim(
-        seed="003",
+        article="003",
         text=text,
         ratio=round(ratio, 3),
         slow=slow,
@@ -65,7 +65,7 @@ CLAIMS = (
     _claim(
         "hiredis is not faster than redis-py's own parser",
         5.628 / 5.566, "django-redis-python-tcp", "django-redis-hiredis-tcp",
-        "it was in use on both arms of the seed, as redis-py takes it wherever it is installed",
+        "it was in use on both arms of the article, as redis-py takes it wherever it is installed",
         "larger",
     ),
 )  # fmt: skip

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from nearcache.lab.arms.alias import AliasSubject
+from nearcache.lab.arms.alias import AliasArm
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.own.guard import OwnRedis, bare
 from nearcache.lab.proofs.companion import TIMEOUT_S
@@ -28,7 +28,7 @@ from nearcache.lab.proofs.proof import TreatmentNotApplied
 from nearcache.lab.proofs.stored import Meter
 from nearcache.lab.proofs.stored_form import StoredForm, form_of
 from nearcache.lab.timers.link import bytes_per_s, ping
-from nearcache.lab.timers.operations import Bench, Visitor
+from nearcache.lab.timers.operations import Visitor, VisitTools
 from nearcache.lab.timers.traffic import Counters, Traffic
 from nearcache.lab.workloads import PAYLOADS
 from nearcache.lab.workloads.fidelity import (
@@ -53,7 +53,7 @@ Encode = Callable[[Any], Any]
 Decode = Callable[[bytes], Any]
 
 
-class CodecSubject(AliasSubject):
+class CodecArm(AliasArm):
     """One serializer, compressor and parser, on Redis."""
 
     def __init__(self, setup: Setup) -> None:
@@ -226,8 +226,8 @@ class CodecSubject(AliasSubject):
         meter = None
         if visit.learning:
             meter = Meter(self.candidate, self.cache, Path(self.setup.directory))
-        bench = Bench(self.cache, self.companion, self.setup.namespace, meter)
-        return CodecVisitor(self, bench, payload, visit).run()
+        tools = VisitTools(self.cache, self.companion, self.setup.namespace, meter)
+        return CodecVisitor(self, tools, payload, visit).run()
 
     def _ping(self) -> Phase:
         phase = Phase("ping")
@@ -258,9 +258,9 @@ class CodecSubject(AliasSubject):
 class CodecVisitor(Visitor):
     """Sets and gets as for any cache, and what they are made of."""
 
-    def __init__(self, subject: CodecSubject, bench: Bench, payload: Any, visit: Visit) -> None:
-        super().__init__(bench, payload, visit)
-        self.subject = subject
+    def __init__(self, arm: CodecArm, tools: VisitTools, payload: Any, visit: Visit) -> None:
+        super().__init__(tools, payload, visit)
+        self.arm = arm
         differing = self.keys if payload.values_differ else self.keys[:1]
         self.pickled_bytes = fmean(_pickled(payload.make(key, 1)) for key in differing)
         if not payload.values_differ:
@@ -276,7 +276,7 @@ class CodecVisitor(Visitor):
         self._size()
         self._counted(self._get, "get")
         key, value = self._middle()
-        raw = self.subject.plain.get(self._raw_key(key))
+        raw = self.arm.plain.get(self._raw_key(key))
         self._part("set", "encode", self.encode, value)
         self._part("get", "decode", self.decode, raw)
         self._delete()
@@ -294,7 +294,7 @@ class CodecVisitor(Visitor):
 
     def _size(self) -> None:
         """Mean bytes of the stored values, and of the same as bare pickles, to compare with."""
-        plain, phase = self.subject.plain, self._phase("size")
+        plain, phase = self.arm.plain, self._phase("size")
         phase.batch = 1
         phase.samples = array("Q", (plain.strlen(self._raw_key(key)) for key in self.keys))
         phase.calls = len(self.keys)
@@ -302,7 +302,7 @@ class CodecVisitor(Visitor):
         phase.measures["pickled"] = (self.pickled_bytes, "bytes")
 
     def _counted(self, measure: Callable[[], None], operation: str) -> None:
-        counters = Counters(self.subject.plain) if not self.subject.is_own else None
+        counters = Counters(self.arm.plain) if not self.arm.is_own else None
         measure()
         traffic = counters.since(operation) if counters else None
         if traffic:

@@ -227,7 +227,7 @@ def _readers(analysis: Analysis) -> Table | None:
     )
 
 
-# -- the seeds' growing list --------------------------------------------------------------------
+# -- the articles' growing list -----------------------------------------------------------------
 
 
 def _growing(analysis: Analysis) -> Table | None:
@@ -248,7 +248,7 @@ def _growing(analysis: Analysis) -> Table | None:
     if not rows:
         return None
     return Table(
-        title="G, the seeds' growing list: not a measurement, but what was wrong with one",
+        title="G, the articles' growing list: not a measurement, but what was wrong with one",
         head=["", "updates", "lost", "", "entries at the end", "bytes", "read"],
         rows=rows,
         note="4 threads read a list, append the time that took, and write it back, without a lock. "
@@ -269,8 +269,9 @@ def _growing_sentence(analysis: Analysis) -> list[str]:
     calls = sum(cell.calls for cell in grown)
     ends = [cell.measures["entries"].median for cell in grown]
     sentence = (
-        f"The seeds' growing list (G) lost {lost / calls:.0%} of its updates here, and ended with "
-        f"{min(ends):.0f} to {max(ends):.0f} entries: who is compared on it reads another value."
+        f"The articles' growing list (G) lost {lost / calls:.0%} of its updates here, and ended "
+        f"with {min(ends):.0f} to {max(ends):.0f} entries: "
+        "who is compared on it reads another value."
     )
     return [sentence]
 

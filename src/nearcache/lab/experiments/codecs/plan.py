@@ -44,7 +44,7 @@ from nearcache.lab.base.model import (
 from nearcache.lab.workloads import PAYLOAD_TITLES
 
 LOCATION = "redis://127.0.0.1:{redis_port}/0"
-SEED = "000"
+ARTICLE = "000"
 
 
 def _library(module: str, package: str = "") -> Requirement:
@@ -79,7 +79,7 @@ DICTIONARY_NOTE = (
 
 
 def _ours(serializer: str, compressor: str = "none", level: int | None = None) -> Candidate:
-    """nearcache's RedisCache. ``dict`` is zstd with a dictionary that the subject trains."""
+    """nearcache's RedisCache. ``dict`` is zstd with a dictionary that the arm trains."""
     option, form, needs = SERIALIZERS[serializer]
     options: dict[str, Any] = {"serializer": option}
     if compressor == "dict":
@@ -251,7 +251,7 @@ def _claims() -> Sequence[Claim]:
         explains: Sequence[str] = DIFFERS,
     ) -> Claim:
         return Claim(
-            seed=SEED,
+            article=ARTICLE,
             text=text,
             ratio=round(slow_ms / fast_ms, 3),
             slow=slow,
@@ -290,7 +290,7 @@ def _claims() -> Sequence[Claim]:
             ("holds", "same", "unclear"),
         ),
         Claim(
-            seed=SEED,
+            article=ARTICLE,
             text="zlib stores 3.5 times as much (3.2 times for equally many floats)",
             ratio=3.25,
             slow=default,
@@ -319,7 +319,7 @@ CODECS = Experiment(
         ),
         Operation(
             name="grow",
-            title="the seeds' growing list (G): counted, never ranked",
+            title="the articles' growing list (G): counted, never ranked",
             payload_free=True,
         ),
     ),
@@ -341,11 +341,11 @@ CODECS = Experiment(
     },
     claims=_claims(),
     contrasts={
-        "lz4 instead of zlib (asked under the seed, never answered)": (
+        "lz4 instead of zlib (asked under the article, never answered)": (
             ("django-redis-pickle-lz4", "django-redis-pickle-zlib"),
             ("nearcache-auto-lz4", "nearcache-auto-zlib"),
         ),
-        "msgpack with zlib (the seed's choice, never measured there)": (
+        "msgpack with zlib (the article's choice, never measured there)": (
             ("django-redis-msgpack-zlib", "django-redis-pickle"),
             ("django-redis-msgpack-zlib", "django-redis-pickle-zlib"),
         ),
@@ -369,6 +369,6 @@ CODECS = Experiment(
         "Values unlike these: run it on your own.",
         "Memory of a live server: fragmentation and neighbours are not in MEMORY USAGE.",
     ),
-    subject="nearcache.lab.experiments.codecs.arm.CodecSubject",
+    arm="nearcache.lab.experiments.codecs.arm.CodecArm",
     views="nearcache.lab.experiments.codecs.findings",
 )

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from nearcache.lab.base.arm import Arm
 from nearcache.lab.base.directories import (
     Mount,
     disk_parent,
@@ -26,7 +27,6 @@ from nearcache.lab.base.directories import (
     private_directory,
 )
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject
 from nearcache.lab.experiments.disks import fio
 from nearcache.lab.experiments.disks.files import get_files, lay_out, looks_live, put_files
 from nearcache.lab.experiments.disks.fio import Place, Runner, find_fio, job_file, phase_of
@@ -40,7 +40,7 @@ class UnfitPath(Exception):
     """This path cannot or must not be measured; the message says why, and what could be."""
 
 
-class DisksSubject(Subject):
+class DisksArm(Arm):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.rng = random.Random(f"{setup.seed}:{setup.namespace}")

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nearcache.lab.base.arm import Unavailable
 from nearcache.lab.base.messages import Phase
-from nearcache.lab.base.subject import Unavailable
 from nearcache.lab.experiments.disks.files import GET, LARGE, OTHERS, SYNCED
 from nearcache.lab.servers import child_setup, end_process
 

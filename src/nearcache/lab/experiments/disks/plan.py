@@ -23,7 +23,8 @@ from __future__ import annotations
 from nearcache.lab.base.model import DIFFERS, Candidate, Claim, Experiment, Operation, Plan
 
 ON_ANOTHER_DEVICE = (
-    "these are other devices: the seed compared EBS with an instance store; give yours with --path"
+    "these are other devices: the article compared EBS with an instance store; "
+    "give yours with --path"
 )
 
 
@@ -60,7 +61,7 @@ DISKS = Experiment(
     ),
     baseline="memory",
     twins=("disk", "memory"),
-    subject="nearcache.lab.experiments.disks.arm.DisksSubject",
+    arm="nearcache.lab.experiments.disks.arm.DisksArm",
     plans={
         "full": Plan(repetitions=3, rounds=8, phase_ms=200, time_limit_s=200),
         # fio takes a third of a second for a job that lasts a tenth, so quick has fewer.
@@ -82,7 +83,7 @@ DISKS = Experiment(
     },
     claims=(
         Claim(
-            seed="004",
+            article="004",
             text="one disk of a rented server reads 9.9 times as fast as the other, in sequence",
             ratio=638.0 / 64.7,
             slow="disk",
@@ -93,7 +94,7 @@ DISKS = Experiment(
             explains=DIFFERS,
         ),
         Claim(
-            seed="004",
+            article="004",
             text="a memory file system is fastest, but not twice as fast at reads (IOzone)",
             ratio=2.0,
             slow="disk",

@@ -19,8 +19,8 @@ from importlib import import_module
 from typing import Any
 
 from nearcache.lab.arms.candidates import fill
+from nearcache.lab.base.arm import Arm
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject
 from nearcache.lab.experiments.drill.patient import (
     BLOCKS,
     LOADED,
@@ -80,7 +80,7 @@ class Case:
 AWAITED = Case("get", "awaited", "what the one who waits for the server asks for")
 
 
-class DrillSubject(Subject):
+class DrillArm(Arm):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.aliases: dict[str, Any] = {}

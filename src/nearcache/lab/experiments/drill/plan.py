@@ -178,7 +178,7 @@ DRILL = Experiment(
     ),
     baseline="redis",
     twins=("locmem", "redis"),
-    subject="nearcache.lab.experiments.drill.arm.DrillSubject",
+    arm="nearcache.lab.experiments.drill.arm.DrillArm",
     plans={
         # phase_ms is how long an operation may take before it is said to block.
         "full": Plan(repetitions=1, rounds=1, phase_ms=6000, time_limit_s=150),

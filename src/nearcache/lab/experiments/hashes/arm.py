@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from time import perf_counter_ns as clock
 from typing import Any, Self
 
+from nearcache.lab.base.arm import Arm, WrongAnswer
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject
 from nearcache.lab.experiments.hashes.plan import DATA, Data
 from nearcache.lab.servers.own import OwnServer
 
@@ -30,10 +30,6 @@ GROWTH_LEAST = 10_000
 CENSUS = 100  # keys whose encoding is asked for
 TIMEOUT_S = 30.0
 COMPACT = ("listpack", "ziplist", "zipmap")
-
-
-class WrongAnswer(Exception):
-    """The server said something else than what was stored, or kept it otherwise."""
 
 
 class Wire:
@@ -155,7 +151,7 @@ class Layout:
             start += room
 
 
-class HashesSubject(Subject):
+class HashesArm(Arm):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.limits = Limits(0, 0, "", "")
@@ -215,12 +211,12 @@ class HashesSubject(Subject):
 class Cell:
     """One layout of one kind of data in one new server."""
 
-    def __init__(self, subject: HashesSubject, layout: Layout, server: OwnServer, visit: Visit):
-        self.subject = subject
+    def __init__(self, arm: HashesArm, layout: Layout, server: OwnServer, visit: Visit):
+        self.arm = arm
         self.layout = layout
         self.server = server
         self.visit = visit
-        self.rng = subject.rng
+        self.rng = arm.rng
         self.ids = range(FIRST_ID, FIRST_ID + layout.data.count)
         self.result = Visited(phases=[])
 
@@ -239,11 +235,11 @@ class Cell:
         return self.result
 
     def _raise_limit(self) -> None:
-        raised = self.subject.candidate.options["entries_limit"]
+        raised = self.arm.candidate.options["entries_limit"]
         if not raised:
             return
         with Wire(self.server.socket) as wire:
-            wire.ask("CONFIG", "SET", self.subject.limits.entries_name, raised)
+            wire.ask("CONFIG", "SET", self.arm.limits.entries_name, raised)
             if Limits.of(wire).entries != raised:
                 raise WrongAnswer(f"the limit was set to {raised}, and the server has another")
 
@@ -300,7 +296,7 @@ class Cell:
         asked = [("OBJECT", "ENCODING", self.layout.key(number)) for number in chosen]
         seen = Counter(reply.decode() for reply in wire.many(asked))
         if self.layout.bucket:
-            expected = self.subject.expected_encoding(self.layout)
+            expected = self.arm.expected_encoding(self.layout)
             if not set(seen) <= set(expected):
                 raise WrongAnswer(
                     f"hashes of {self.layout.bucket} fields are {dict(seen)}, not {expected[0]}"

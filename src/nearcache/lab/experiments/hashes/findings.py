@@ -146,12 +146,12 @@ def _threshold(shown: Shown) -> list[str]:
     )
     if first.bucket == last.bucket + 1:
         sentence += f" So {last.bucket} still fit"
-        sentence += ", and the 502 of the seed was no threshold." if last.bucket > 502 else "."
+        sentence += ", and the 502 of the article was no threshold." if last.bucket > 502 else "."
     return [sentence]
 
 
 def _not_plain(shown: Shown) -> list[str]:
-    """The seed says that what is too large is stored "as plain key values"."""
+    """The article says that what is too large is stored "as plain key values"."""
     plain = shown.plain
     large = next((each for each in shown.swept if not each.is_compact), None)
     if plain is None or large is None:
@@ -179,7 +179,7 @@ def _raised(shown: Shown) -> list[str]:
     weights = [quantity(each.bytes_per_id * _ids(shown), "bytes") for each in (before, after)]
     million = quantity(1e6 * after.bytes_per_id, "bytes")
     text = f"With a limit of 1,024, hashes of 1,000 fields take {weights[1]} instead of"
-    return [f"{text} {weights[0]}; that is {million} for a million, and the seed saw 12 MB."]
+    return [f"{text} {weights[0]}; that is {million} for a million, and the article saw 12 MB."]
 
 
 def _processor(shown: Shown) -> list[str]:

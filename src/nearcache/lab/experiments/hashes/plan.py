@@ -88,7 +88,7 @@ HASHES = Experiment(
     candidates=(
         PLAIN,
         *(_bucket(size) for size in SIZES),
-        # What Instagram and the seed did, and the seed's question about allocation in advance.
+        # What Instagram and the article did, and the article's question about early allocation.
         _bucket("1000", raised_to=1024),
         _bucket("100", raised_to=10_000),
     ),
@@ -110,7 +110,7 @@ HASHES = Experiment(
     ),
     baseline="plain",
     twins=("plain",),
-    subject="nearcache.lab.experiments.hashes.arm.HashesSubject",
+    arm="nearcache.lab.experiments.hashes.arm.HashesArm",
     plans={
         "full": Plan(
             repetitions=1,
@@ -130,7 +130,7 @@ HASHES = Experiment(
     # Bytes an id are the same for a million and for what every plan measures.
     claims=(
         Claim(
-            seed="002",
+            article="002",
             text="Instagram: a million keys take 70 MB, in hashes of 1,000 they take 16 MB",
             ratio=70 / 16,
             slow="plain",
@@ -141,7 +141,7 @@ HASHES = Experiment(
             explains=DIFFERS,
         ),
         Claim(
-            seed="002",
+            article="002",
             text="up to ten times less memory, on average five times (Redis's documentation)",
             ratio=5.0,
             slow="plain",

@@ -5,7 +5,7 @@ share one core (as one small host would), and the generator has another; where t
 one, the proof says "shared cores". Their databases, sockets and caches are in the candidate's
 directory, which is on tmpfs.
 
-What is asked is drawn from the songs by popularity (Zipf), or is one song as in the seed, or
+What is asked is drawn from the songs by popularity (Zipf), or is one song as in the article, or
 is for every other request a URL that nobody has asked before. Everything is warm before the
 first recorded visit: all songs were asked for while the treatment was proven.
 """
@@ -22,8 +22,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from nearcache.lab.base.arm import Arm
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject
 from nearcache.lab.endpoint.songs import SONGS, Songs
 from nearcache.lab.load.http_client import (
     Answer,
@@ -52,7 +52,7 @@ DRAWN = 4096  # requests that are drawn beforehand, and repeated
 ONE_SONG = 7
 
 
-class HttpSubject(Subject):
+class HttpArm(Arm):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.options = setup.candidate.options

@@ -152,7 +152,7 @@ HTTP = Experiment(
     candidates=CANDIDATES,
     payloads={
         "zipf": "200 URLs, some far more popular than others",
-        "single": "one URL, as the seed had it",
+        "single": "one URL, as the article had it",
         "tail": "every other request is for a URL that nobody has asked before",
     },
     default_payloads=("zipf", "single"),
@@ -178,7 +178,7 @@ HTTP = Experiment(
     ),
     baseline="uncached",
     twins=("nginx-cache", "redis"),
-    subject="nearcache.lab.experiments.http.arm.HttpSubject",
+    arm="nearcache.lab.experiments.http.arm.HttpArm",
     mix={"capacity": 1.0},
     plans={
         "full": Plan(repetitions=2, rounds=5, phase_ms=300, time_limit_s=400),
@@ -206,19 +206,19 @@ HTTP = Experiment(
     },
     claims=(
         Claim(
-            seed="002",
+            article="002",
             text='a proxy cache in front of Django is "probably order of magnitude faster"',
             ratio=10.0,
             slow="uncached",
             fast="nginx-cache",
             operation="capacity",
             payload="single",
-            why="the seed measured the cached side only, 10,119 requests a second of one URL; the "
-            "ratio is as large as the view is slow",
+            why="the article measured the cached side only, 10,119 requests a second of one URL; "
+            "the ratio is as large as the view is slow",
             explains=DIFFERS,
         ),
         Claim(
-            seed="002",
+            article="002",
             text="the same, beside a page that Django keeps in Redis",
             ratio=10.0,
             slow="redis",

@@ -19,9 +19,9 @@ from statistics import median
 from time import perf_counter_ns as clock
 from typing import Any
 
-from nearcache.lab.arms.alias import AliasSubject
+from nearcache.lab.arms.alias import AliasArm
+from nearcache.lab.base.arm import Arm, Unavailable
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject, Unavailable
 
 BATCH_NS = 100_000
 LEAST_BATCHES = 5
@@ -51,20 +51,20 @@ class WrongDigest(Exception):
     """A function does not give what it must; the message says for what."""
 
 
-class KeysSubject(Subject):
+class KeysArm(Arm):
     """One hash function, or one cache whose gets the functions are held against."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         is_cache = bool(self.candidate.settings)
-        self.inner: HashSubject | AliasSubject
-        self.inner = AliasSubject(setup) if is_cache else HashSubject(setup)
+        self.inner: HashArm | AliasArm
+        self.inner = AliasArm(setup) if is_cache else HashArm(setup)
 
     def begin(self) -> Mapping[str, str]:
         return self.inner.begin()
 
     def visit(self, visit: Visit) -> Visited:
-        if isinstance(self.inner, HashSubject):
+        if isinstance(self.inner, HashArm):
             return self.inner.visit(visit)
         if "get" not in visit.operations:
             return Visited(phases=[])
@@ -87,7 +87,7 @@ class KeysSubject(Subject):
         return Visited(phases=[phase for phase in found.phases if phase.operation == "get"])
 
 
-class HashSubject(Subject):
+class HashArm(Arm):
     """Statements of one hash function. Proves the function by its published digest."""
 
     def __init__(self, setup: Setup) -> None:
@@ -203,7 +203,7 @@ class HashSubject(Subject):
 
 
 def keys_of(payload: str, seed: int) -> list[bytes]:
-    """Distinct keys of one length, or paths like those of the seed. Same seed, same keys."""
+    """Distinct keys of one length, or paths like those of the article. Same seed, same keys."""
     rng = random.Random(f"{seed}:keys:{payload}")
     if not payload.isdigit():
         return [_path(rng) for _ in range(KEY_COUNT)]

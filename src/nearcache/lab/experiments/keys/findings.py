@@ -185,7 +185,7 @@ def _share(analysis: Analysis, payload: str) -> list[str]:
 
 
 def _two_blakes(analysis: Analysis) -> list[str]:
-    """The seed's question: why is BLAKE2s the faster one on a 64-bit machine?"""
+    """The article's question: why is BLAKE2s the faster one on a 64-bit machine?"""
     verdicts = {
         length: verdict_of(analysis, "blake2s", "blake2b", "hexdigest", str(length))
         for length in _lengths(analysis)

@@ -114,9 +114,9 @@ GETS = tuple(choose(CANDIDATES, ["shm", "redis-hiredis-unix", "nearcache-redis-h
 def _claim(
     text: str, *, slow: str, fast: str, ratio: float, why: str = "", explains: Sequence[str] = ()
 ) -> Claim:
-    """All of them are about what the seed hashed."""
+    """All of them are about what the article hashed."""
     return Claim(
-        seed="004",
+        article="004",
         text=text,
         ratio=ratio,
         slow=slow,
@@ -133,7 +133,7 @@ KEYS = Experiment(
     question="What does hashing a cache key cost?",
     candidates=(*FUNCTIONS, *GETS),
     payloads={
-        URLS: "URL paths as in the seed, 50 bytes or so",
+        URLS: "URL paths as in the article, 50 bytes or so",
         **{str(length): f"keys of {length:,} bytes" for length in LENGTHS},
     },
     operations=(
@@ -144,7 +144,7 @@ KEYS = Experiment(
     ),
     baseline="md5",
     twins=("md5", "redis-hiredis-unix"),
-    subject="nearcache.lab.experiments.keys.arm.KeysSubject",
+    arm="nearcache.lab.experiments.keys.arm.KeysArm",
     plans={
         "full": Plan(repetitions=5, rounds=6, phase_ms=2, time_limit_s=280),
         "quick": Plan(

@@ -18,13 +18,13 @@ from importlib import import_module
 from typing import Any
 
 from nearcache.lab.arms.forked import Forked, Silent, Teller
+from nearcache.lab.base.arm import Arm
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject
 from nearcache.lab.experiments.locks.lockers import Options, open_locker
 from nearcache.lab.experiments.locks.rules import rules
 from nearcache.lab.experiments.locks.tasks import (
     PATIENCE_S,
-    Door,
+    LockUse,
     Room,
     alone,
     clock,
@@ -50,7 +50,7 @@ class TwoInside(Exception):
     """The lock let in two at once; the message says how it was seen."""
 
 
-class LockSubject(Subject):
+class LockArm(Arm):
     """One way to lock, in as many processes as the payload says."""
 
     def __init__(self, setup: Setup) -> None:
@@ -146,10 +146,10 @@ class LockSubject(Subject):
         if not self.locks:
             return []  # nobody has to wait
         phase = Phase("recover", calls=1)
-        door = Door(self.options, self.name(visit, "recover"))
-        with Forked(hold(door), self.setup.cpu) as holder:
+        use = LockUse(self.options, self.name(visit, "recover"))
+        with Forked(hold(use), self.setup.cpu) as holder:
             holder.hear(PATIENCE_S)
-            with Forked(follow(door), self.setup.cpu) as follower:
+            with Forked(follow(use), self.setup.cpu) as follower:
                 follower.hear(PATIENCE_S)
                 time.sleep(ASKING_S)
                 killed_at = clock()
@@ -187,11 +187,11 @@ class LockSubject(Subject):
         raise TwoInside(found)
 
     def _broken_exclusion(self, name: str) -> str:
-        """What is wrong with two at one door; empty if nothing is."""
-        door = Door(self.options, name)
-        with Forked(hold(door), self.setup.cpu) as holder:
+        """What is wrong with two at one use; empty if nothing is."""
+        use = LockUse(self.options, name)
+        with Forked(hold(use), self.setup.cpu) as holder:
             holder.hear(PATIENCE_S)
-            with Forked(follow(door), self.setup.cpu) as follower:
+            with Forked(follow(use), self.setup.cpu) as follower:
                 came_in = comes_in(follower)
                 holder.say("leave")
                 told = holder.hear(PATIENCE_S)

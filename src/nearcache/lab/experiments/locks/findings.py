@@ -26,7 +26,7 @@ from nearcache.report.model import Chart, Table
 from nearcache.report.units import MICRO, NOTHING, quantity, short, us
 from nearcache.report.words import plural
 
-SEED = "seed-decorator"
+ARTICLES_DECORATOR = "seed-decorator"
 
 
 def views(analysis: Analysis) -> Views:
@@ -64,9 +64,9 @@ def _alone(analysis: Analysis, bare: str) -> Table:
     ]
     return Table(
         title=f"Nobody else there: {MICRO}s per call, and on top of the bare one",
-        head=["", "function", "on top", "seed's view", "on top", "times"],
+        head=["", "function", "on top", "article's view", "on top", "times"],
         rows=rows,
-        note="function: empty. seed's view: by Django's WSGI handler, no server, no middleware.",
+        note="function: empty. article's view: by Django's WSGI handler, no server, no middleware.",
     )
 
 
@@ -157,16 +157,16 @@ def _rules(analysis: Analysis, bare: str) -> Table:
 
 
 def _on_top(analysis: Analysis, bare: str) -> list[str]:
-    """What the seed's decorator adds to its own view, in time and beside the bare view."""
+    """What the article's decorator adds to its own view, in time and beside the bare view."""
     found = []
     for entry in _lockers(analysis, bare):
         own = point_of(analysis, entry.name, "view", NO_PAYLOAD)
         without = point_of(analysis, bare, "view", NO_PAYLOAD)
         comparison = compared(analysis, entry.name, bare, "view", NO_PAYLOAD)
-        if entry.name == SEED and own and without and comparison:
+        if entry.name == ARTICLES_DECORATOR and own and without and comparison:
             added = quantity(max(0.0, own - without), "ns")
             found.append(
-                f"The seed's view, alone: {entry.name} adds {added} to a request of "
+                f"The article's view, alone: {entry.name} adds {added} to a request of "
                 f"{quantity(without, 'ns')}: {beside(*comparison, bare)}. A view that does "
                 "something has the same time added."
             )

@@ -85,7 +85,7 @@ class SeedDecorator(Locker):
 
 
 def lock_decorator(key_maker: Callable[..., str] | None = None) -> Callable[[Function], Function]:
-    """As in the seed: the arguments name the lock, the function does not."""
+    """As in the article: the arguments name the lock, the function does not."""
     from django.utils.encoding import force_bytes
 
     cache = default_cache()

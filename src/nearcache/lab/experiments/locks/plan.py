@@ -9,7 +9,7 @@ alone, so unrelated functions wait for each other; and it is a key like any othe
 after a flush.
 
 How it is measured: ``call`` and ``view`` have one caller, and everybody else away: the lock
-around an empty function, and around the seed's own view, requested through Django's WSGI
+around an empty function, and around the article's own view, requested through Django's WSGI
 handler. ``turn`` and ``wait`` have four processes or eight threads that want one lock, hold
 it for 1 ms, do something else for 1 ms and come again: wall time per turn, and how long each
 waited.
@@ -143,7 +143,7 @@ LOCKS = Experiment(
     default_payloads=("4x1", "1x8"),
     operations=(
         Operation(name="call", title="an empty function, nobody else there", payload_free=True),
-        Operation(name="view", title="a request to the seed's view, alone", payload_free=True),
+        Operation(name="view", title="a request to the article's view, alone", payload_free=True),
         Operation(name="turn", title="turns of a contended lock", as_rate=True),
         Operation(name="wait", title="from asking for it to being in"),
         Operation(
@@ -152,7 +152,7 @@ LOCKS = Experiment(
     ),
     baseline="no-lock",
     twins=("no-lock", "redis-py-tuned", "nearcache-redis"),
-    subject="nearcache.lab.experiments.locks.arm.LockSubject",
+    arm="nearcache.lab.experiments.locks.arm.LockArm",
     plans={
         "full": Plan(repetitions=5, rounds=2, phase_ms=300, time_limit_s=240),
         "quick": Plan(
@@ -165,7 +165,7 @@ LOCKS = Experiment(
     },
     claims=(
         Claim(
-            seed="002",
+            article="002",
             text='a view with the lock, alone: "extremely tiny and almost negligible"',
             ratio=1.0,
             slow="seed-decorator",

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from nearcache.lab.arms.forked import Forked, Teller
 from nearcache.lab.experiments.locks.lockers import Locker, open_locker
-from nearcache.lab.experiments.locks.tasks import PATIENCE_S, Door, comes_in, follow, hold
+from nearcache.lab.experiments.locks.tasks import PATIENCE_S, LockUse, comes_in, follow, hold
 
 if TYPE_CHECKING:
-    from nearcache.lab.experiments.locks.arm import LockSubject
+    from nearcache.lab.experiments.locks.arm import LockArm
 
 ONE_LOCK, TWO_LOCKS = "one lock", "two locks"
 SAME_ARGUMENTS = "two functions, equal arguments"
@@ -28,17 +28,17 @@ UNTOLD = "lost, and its holder is not told"
 Body = Callable[[], None]
 
 
-def rules(subject: LockSubject, round_id: str) -> dict[str, str]:
+def rules(arm: LockArm, round_id: str) -> dict[str, str]:
     """Facts about a candidate, in words."""
     found: dict[str, str] = {}
-    name = f"{subject.setup.namespace}:{round_id}:rules"
-    if open_locker(subject.options).by_arguments(print):
-        found[SAME_ARGUMENTS] = _locks_of(subject, name, _first, _second)
-        found[SAME_CALL] = _locks_of(subject, name, _first, _first_by_name)
-    if subject.candidate.settings:
-        found[AFTER_CLEAR] = _disturbed(subject, f"{name}:clear", _clear)
-    if subject.candidate.server == "redis":
-        found[AFTER_FLUSH] = _disturbed(subject, f"{name}:flush", _flush(subject))
+    name = f"{arm.setup.namespace}:{round_id}:rules"
+    if open_locker(arm.options).by_arguments(print):
+        found[SAME_ARGUMENTS] = _locks_of(arm, name, _first, _second)
+        found[SAME_CALL] = _locks_of(arm, name, _first, _first_by_name)
+    if arm.candidate.settings:
+        found[AFTER_CLEAR] = _disturbed(arm, f"{name}:clear", _clear)
+    if arm.candidate.server == "redis":
+        found[AFTER_FLUSH] = _disturbed(arm, f"{name}:flush", _flush(arm))
     return found
 
 
@@ -67,25 +67,25 @@ def _second(locker: Locker, body: Body, _name: str) -> Callable[[], Any]:
     return lambda: call(1)
 
 
-def _locks_of(subject: LockSubject, name: str, one: Any, other: Any) -> str:
+def _locks_of(arm: LockArm, name: str, one: Any, other: Any) -> str:
     """Whether a call through ``other`` waits for one through ``one``."""
-    with Forked(hold(Door(subject.options, name, one)), subject.setup.cpu) as holder:
+    with Forked(hold(LockUse(arm.options, name, one)), arm.setup.cpu) as holder:
         holder.hear(PATIENCE_S)
-        with Forked(follow(Door(subject.options, name, other)), subject.setup.cpu) as follower:
+        with Forked(follow(LockUse(arm.options, name, other)), arm.setup.cpu) as follower:
             apart = comes_in(follower)
             holder.say("leave")
             holder.hear(PATIENCE_S)
     return TWO_LOCKS if apart else ONE_LOCK
 
 
-def _disturbed(subject: LockSubject, name: str, disturb: Callable[[Teller], Any]) -> str:
+def _disturbed(arm: LockArm, name: str, disturb: Callable[[Teller], Any]) -> str:
     """One holds, the cache is emptied, a second one tries: what becomes of both."""
-    door = Door(subject.options, name)
-    with Forked(hold(door), subject.setup.cpu) as holder:
+    use = LockUse(arm.options, name)
+    with Forked(hold(use), arm.setup.cpu) as holder:
         holder.hear(PATIENCE_S)
-        with Forked(disturb, subject.setup.cpu) as other:
+        with Forked(disturb, arm.setup.cpu) as other:
             other.hear(PATIENCE_S)
-        with Forked(follow(door), subject.setup.cpu) as follower:
+        with Forked(follow(use), arm.setup.cpu) as follower:
             came_in = comes_in(follower)
             holder.say("leave")
             told = holder.hear(PATIENCE_S)
@@ -100,11 +100,11 @@ def _clear(_teller: Teller) -> None:
     cache.clear()
 
 
-def _flush(subject: LockSubject) -> Callable[[Teller], None]:
+def _flush(arm: LockArm) -> Callable[[Teller], None]:
     def flush(_teller: Teller) -> None:
         import redis
 
-        with redis.Redis(unix_socket_path=subject.setup.places["redis_socket"]) as client:
+        with redis.Redis(unix_socket_path=arm.setup.places["redis_socket"]) as client:
             client.flushall()
 
     return flush

@@ -2,7 +2,7 @@
 
     alone      one caller, nobody else: what a decorated call costs
     contend    callers that hold for a while, do something else, and come again
-    hold       goes in through a door and stays, until it is told to leave or is killed
+    hold       goes in through a use and stays, until it is told to leave or is killed
     follow     wants to go in while somebody holds, and says when it is in
 
 Whether two were ever inside at once is seen in three ways: flags in shared memory that
@@ -24,8 +24,8 @@ from functools import partial
 from typing import Any
 
 from nearcache.lab.arms.forked import Forked, Silent, Teller
+from nearcache.lab.base.arm import WrongAnswer
 from nearcache.lab.experiments.locks.lockers import Locker, Options, open_locker
-from nearcache.lab.timers.operations import WrongAnswer
 
 HOLD_S = 0.001  # asleep, as somebody is who waits for a database
 ELSEWHERE_S = 0.001  # between two turns
@@ -114,7 +114,7 @@ def timed(call: Callable[[int], Any], phase_ns: int, batch: int) -> tuple[array[
 
 
 def view(options: Options, name: str, phase_ns: int) -> Callable[[Teller], Any]:
-    """The seed's view, requested through Django's WSGI handler: no socket, no middleware."""
+    """The article's view, requested through Django's WSGI handler: no socket, no middleware."""
 
     def task(_teller: Teller) -> tuple[array[int], int]:
         from django.http import HttpResponse
@@ -230,7 +230,7 @@ def by_name(locker: Locker, body: Callable[[], None], name: str) -> Callable[[],
 
 
 @dataclass
-class Door:
+class LockUse:
     """How processes of one arm come in under one name. Each opens it for itself."""
 
     options: Options
@@ -239,7 +239,7 @@ class Door:
     locker: Locker | None = None
 
     def open(self) -> int:
-        """Import, connect, and go through another door. Returns how long that takes, in ns."""
+        """Import, connect, and go through another use. Returns how long that takes, in ns."""
         self.locker = open_locker(self.options)
         call = self.locker.decorate(nothing, f"{self.name}:warm")
         call()
@@ -253,7 +253,7 @@ class Door:
         return self.wrap(self.locker, body, self.name)
 
 
-def hold(door: Door) -> Callable[[Teller], str]:
+def hold(use: LockUse) -> Callable[[Teller], str]:
     """Goes in, says so, and leaves when it is told to.
 
     Returns what it was told on the way out: the type of an error, or nothing.
@@ -264,9 +264,9 @@ def hold(door: Door) -> Callable[[Teller], str]:
             teller.say("inside")
             teller.hear()
 
-        door.open()
+        use.open()
         try:
-            door.through(body)()
+            use.through(body)()
         except Exception as error:  # noqa: BLE001 - what a holder is told is the question
             return type(error).__name__
         return ""
@@ -274,7 +274,7 @@ def hold(door: Door) -> Callable[[Teller], str]:
     return task
 
 
-def follow(door: Door) -> Callable[[Teller], int]:
+def follow(use: LockUse) -> Callable[[Teller], int]:
     """Says what going in takes where nobody is, asks, and then when it was inside."""
 
     def task(teller: Teller) -> int:
@@ -284,8 +284,8 @@ def follow(door: Door) -> Callable[[Teller], int]:
             nonlocal inside
             inside = clock()
 
-        free_ns = door.open()
-        call = door.through(body)
+        free_ns = use.open()
+        call = use.through(body)
         teller.say(free_ns)
         call()
         return inside

@@ -1,7 +1,7 @@
 """A small object in one store: set, get, delete, each answer checked, requests counted.
 
 Before anything is timed a canary sings: what was set is read by another client on another
-connection, compared, deleted, and must then be gone for both. The seed published numbers
+connection, compared, deleted, and must then be gone for both. The article published numbers
 of sets that had never reached a server.
 """
 
@@ -14,8 +14,8 @@ from contextlib import suppress
 from itertools import cycle
 from typing import Any
 
+from nearcache.lab.base.arm import Arm, WrongAnswer
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject
 from nearcache.lab.experiments.objects.boxes import (
     MEMCACHED_BOXES,
     S3_BOXES,
@@ -38,11 +38,7 @@ class CanaryDied(Exception):
     """What was set did not arrive, or did not go; the message says at which step."""
 
 
-class WrongAnswer(Exception):
-    """A get returned something else than was set, or fewer answers were right than asked."""
-
-
-class ObjectsSubject(Subject):
+class ObjectsArm(Arm):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.payload = SmallDict(setup.seed)

@@ -1,4 +1,4 @@
-"""S3 beside caches: requests, distance, and what the seed suspected."""
+"""S3 beside caches: requests, distance, and what the article suspected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nearcache.report.units import NOTHING, quantity, short
 
 PAYLOAD = SmallDict.letter
 OPERATIONS = ("set", "get", "delete")
-SEEDS_TABLE = {"set": (198, 231), "get": (120, 148)}
+ARTICLES_TABLE = {"set": (198, 231), "get": (120, 148)}
 
 
 def views(analysis: Analysis) -> Views:
@@ -91,15 +91,16 @@ def _which_server(analysis: Analysis) -> list[str]:
 
 def _seeds_claim(analysis: Analysis) -> list[str]:
     words = []
-    for operation, (low, high) in SEEDS_TABLE.items():
+    for operation, (low, high) in ARTICLES_TABLE.items():
         found = compared(analysis, "s3-seed", "pylibmc", operation, PAYLOAD)
         if found:
             words.append(
-                f"a {operation} in S3 {says(*found, 'pylibmc')} (the seed's table: {low}{TO}{high})"
+                f"a {operation} in S3 {says(*found, 'pylibmc')} "
+                f"(the article's table: {low}{TO}{high})"
             )
     if not words:
         return []
-    return [f"With both on one host {' and '.join(words)}; the seed's text says 10."]
+    return [f"With both on one host {' and '.join(words)}; the article's text says 10."]
 
 
 def _suspects(analysis: Analysis) -> list[str]:
@@ -107,7 +108,7 @@ def _suspects(analysis: Analysis) -> list[str]:
     found = compared(analysis, "s3-seed", "s3", "set", PAYLOAD)
     if found is None:
         return []
-    text = "The seed suspected the SHA-1 of the name and the pickled expiry: a set with them"
+    text = "The article suspected the SHA-1 of the name and the pickled expiry: a set with them"
     return [f"{text} {says(*found, 'a set without')}."]
 
 

@@ -12,7 +12,7 @@ the client and the first get take is shown apart. The requests of every operatio
 
 The S3 server is a real one, on this host (the report says which): so its distance is not in the
 numbers, unlike Amazon's. Some candidates are therefore put 1 and 10 ms away, both S3 and
-Memcached, by forwarding their bytes late. The seed's suspects, a SHA-1 for the name and two
+Memcached, by forwarding their bytes late. The article's suspects, a SHA-1 for the name and two
 pickles for the value, are candidates as well, and so is what it had switched off: culling,
 which lists the bucket at every set.
 """
@@ -68,7 +68,7 @@ def _memcached(name: str, title: str, needs: Requirement, note: str = "") -> Can
 
 def _of_table(operation: str, text: str, ratio: float) -> Claim:
     return Claim(
-        seed="004",
+        article="004",
         text=text,
         ratio=ratio,
         slow="s3-seed",
@@ -98,7 +98,7 @@ OBJECTS = Experiment(
         _s3(
             "s3-culling",
             "the same with MAX_ENTRIES: every set lists the bucket",
-            note="the seed had switched this off; the bucket of this run holds few objects",
+            note="the article had switched this off; the bucket of this run holds few objects",
         ),
         *(
             _candidate("pylibmc", "Memcached by pylibmc", "memcached-tcp", (PYLIBMC,), distance)
@@ -115,7 +115,7 @@ OBJECTS = Experiment(
     ),
     baseline="pylibmc",
     twins=("s3", "pylibmc"),
-    subject="nearcache.lab.experiments.objects.arm.ObjectsSubject",
+    arm="nearcache.lab.experiments.objects.arm.ObjectsArm",
     plans={
         "full": Plan(repetitions=4, rounds=10, phase_ms=60, time_limit_s=130),
         "quick": Plan(
@@ -138,20 +138,20 @@ OBJECTS = Experiment(
     },
     claims=(
         Claim(
-            seed="004",
+            article="004",
             text="ElastiCache is 10 times faster than S3 (the text)",
             ratio=10.0,
             slow="s3-seed",
             fast="pylibmc",
             operation="get",
             payload=SmallDict.letter,
-            why="no row of the seed's own table says so",
+            why="no row of the article's own table says so",
             explains=("smaller", "larger"),
         ),
         _of_table("set", "sets: 70.8 s in S3, 0.306 s by pylibmc (the table)", 70.81 / 0.306),
         _of_table("get", "gets: 43.1 s in S3, 0.291 s by pylibmc (the table)", 43.05 / 0.2905),
         Claim(
-            seed="004",
+            article="004",
             text="pylibmc is 1.2 times as fast as python-memcached",
             ratio=0.358 / 0.2905,
             slow="python-memcached",

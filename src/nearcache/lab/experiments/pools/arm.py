@@ -13,8 +13,8 @@ from typing import Any
 
 from nearcache.lab.arms.child import Child
 from nearcache.lab.arms.crowd_styles import MOST_THREADS
+from nearcache.lab.base.arm import Arm
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject
 from nearcache.lab.results.histogram import GREATEST, new_hdr
 from nearcache.lab.statistics.fairness import fairest, jain
 
@@ -28,7 +28,7 @@ LEAD_S = 0.1
 WARM_UP_CONTENDERS = 100
 
 
-class PoolSubject(Subject):
+class PoolArm(Arm):
     """A crowd, and a connection of the lab's own that asks the server about it."""
 
     def __init__(self, setup: Setup) -> None:

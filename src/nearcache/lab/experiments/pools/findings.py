@@ -164,7 +164,7 @@ def _by_rate(analysis: Analysis, payload: str) -> list[Entry]:
 
 
 def _queues(analysis: Analysis, payload: str) -> list[str]:
-    """What patch_all() left, and what the seed's change is worth: both from this run."""
+    """What patch_all() left, and what the article's change is worth: both from this run."""
     found: list[str] = []
     entries = analysis.sample.candidates
     for size in SIZES:

@@ -33,7 +33,7 @@ from nearcache.lab.base.model import Candidate, Claim, Experiment, Operation, Pl
 GEVENT = Requirement(module="greenlet", install="pip install gevent")
 DJANGO = Requirement(module="django", install="pip install django")
 SIZES = (1, 10, 100)
-WAIT_S = 1.0  # for a connection, as in the seed; nearcache: for a reply
+WAIT_S = 1.0  # for a connection, as in the article; nearcache: for a reply
 
 QUEUES = {
     "stdlib": "the standard library's queue (patch_all(queue=False))",
@@ -150,7 +150,7 @@ QUICK = (
 
 def _claim(size: int, ratio: float) -> Claim:
     return Claim(
-        seed="001",
+        article="001",
         text=f"5,000 greenlets, a pool of {size}: gevent's queue in it serves faster than Python's",
         ratio=ratio,
         slow=f"greenlets-stdlib-{size}",
@@ -180,7 +180,7 @@ POOLS = Experiment(
     ),
     baseline="greenlets-patched-10",
     twins=("greenlets-gevent-10", "greenlets-nearcache"),
-    subject="nearcache.lab.experiments.pools.arm.PoolSubject",
+    arm="nearcache.lab.experiments.pools.arm.PoolArm",
     plans={
         "full": Plan(
             # Each of one round: fewer than six would give no interval.
@@ -204,7 +204,7 @@ POOLS = Experiment(
         "gevent's queue or the standard library's": tuple(
             (f"greenlets-stdlib-{size}", f"greenlets-gevent-{size}") for size in SIZES
         ),
-        "the seed's change, made today: gevent's queue or gevent's queue": (
+        "the article's change, made today: gevent's queue or gevent's queue": (
             ("greenlets-patched-10", "greenlets-gevent-10"),
         ),
         "one connection for all, or a pool": (
@@ -220,7 +220,7 @@ POOLS = Experiment(
         _claim(10, 13.2),
         _claim(100, 6.7),
         Claim(
-            seed="001",
+            article="001",
             text="the same change in today's code: patch_all() and queue_class",
             ratio=13.2,
             slow="greenlets-patched-10",
@@ -234,7 +234,7 @@ POOLS = Experiment(
     cannot_answer=(
         "A server on another host: the longer the round trip, the longer each connection is taken.",
         "Slow commands: all answers here are small and immediate.",
-        "The seed's own versions: Python 2.7, gevent 1.3 and redis-py 2.10 are not run again.",
+        "The article's own versions: Python 2.7, gevent 1.3 and redis-py 2.10 are not run again.",
     ),
     views="nearcache.lab.experiments.pools.findings",
 )

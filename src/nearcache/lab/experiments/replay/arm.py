@@ -21,13 +21,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nearcache.lab.arms.alias import AliasSubject
+from nearcache.lab.arms.alias import AliasArm
+from nearcache.lab.base.arm import WrongAnswer
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
 from nearcache.lab.load.open_loop import OpenLoop, drive
 from nearcache.lab.own.script import MANY, Act, Playwright, Script, Values, calls_of
 from nearcache.lab.proofs.companion import TIMEOUT_S
 from nearcache.lab.proofs.stored import Meter
-from nearcache.lab.timers.operations import WrongAnswer
 from nearcache.recording.trace import Record, read
 
 CALLS_A_SECOND = "replayed calls a second"
@@ -41,7 +41,7 @@ PAYLOAD = "recording"
 Doing = Callable[[], Any]
 
 
-class ReplaySubject(AliasSubject):
+class ReplayArm(AliasArm):
     """One alias, asked what a site asked."""
 
     takes_own_data = False
@@ -115,9 +115,9 @@ class ReplaySubject(AliasSubject):
 class Stage:
     """One script on one cache."""
 
-    def __init__(self, subject: ReplaySubject, prefix: str, script: Script) -> None:
-        self.cache = subject.cache
-        self.values = subject.values
+    def __init__(self, arm: ReplayArm, prefix: str, script: Script) -> None:
+        self.cache = arm.cache
+        self.values = arm.values
         self.prefix = prefix
         self.script = script
         self.answers: list[Any] = []

@@ -12,7 +12,7 @@ values. At full speed, calls follow each other, and the mean of a slice is what 
 as. With ``--speed N`` each call begins when it was due, N times as fast as recorded, and
 latency counts from then, also for calls that had to wait for the one before.
 
-No seed has this: seeds 000 and 003 stored the list of their own timings, which grew with
+No article has this: articles 000 and 003 stored the list of their own timings, which grew with
 every request, and seed 004 one value of 100 bytes.
 
 What it cannot answer. A recording at a share of 0.01 holds all calls of one key in a
@@ -50,7 +50,7 @@ REPLAY = Experiment(
     ),
     baseline="locmem",
     twins=("locmem", "redis-hiredis-tcp", "redis-hiredis-unix", "pymemcache-tcp"),
-    subject="nearcache.lab.experiments.replay.arm.ReplaySubject",
+    arm="nearcache.lab.experiments.replay.arm.ReplayArm",
     mix={"call": 1.0},
     plans={
         "full": Plan(

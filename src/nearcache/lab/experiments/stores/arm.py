@@ -20,9 +20,9 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
+from nearcache.lab.base.arm import Arm
 from nearcache.lab.base.directories import disk_parent
 from nearcache.lab.base.messages import Phase, Setup, Visit, Visited
-from nearcache.lab.base.subject import Subject
 from nearcache.lab.experiments.stores.both import BothStore
 from nearcache.lab.experiments.stores.contract import Store
 from nearcache.lab.servers.postgres import django_database
@@ -41,7 +41,7 @@ class WrongValue(Exception):
     """A store gave back something else than was written; the message says how it differs."""
 
 
-class StoresSubject(Subject):
+class StoresArm(Arm):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.rng = random.Random(f"{setup.seed}:{setup.namespace}")
@@ -126,9 +126,9 @@ class StoresSubject(Subject):
 class Round:
     """One visit: write new keys, read them, connect anew."""
 
-    def __init__(self, subject: StoresSubject, blob: Blob, visit: Visit) -> None:
-        self.subject = subject
-        self.store = subject.store
+    def __init__(self, arm: StoresArm, blob: Blob, visit: Visit) -> None:
+        self.arm = arm
+        self.store = arm.store
         self.blob = blob
         self.visit = visit
         self.identities: list[int] = []
@@ -137,16 +137,16 @@ class Round:
         phases = [self._write(), self._read()]
         if "first" in self.visit.operations:
             phases.append(self._first())
-        some = self.subject.rng.choice(self.identities)
-        self.subject.check(self.blob, some, self.store.read_elsewhere(some))
+        some = self.arm.rng.choice(self.identities)
+        self.arm.check(self.blob, some, self.store.read_elsewhere(some))
         return [phase for phase in phases if phase.operation in self.visit.operations]
 
     def _write(self) -> Phase:
         phase = Phase("write")
         self.store.parts()
         while self._goes_on(phase):
-            identity = self.subject.next_identity()
-            value = self.blob.make(self.subject.key(identity), 1)
+            identity = self.arm.next_identity()
+            value = self.blob.make(self.arm.key(identity), 1)
             start = clock()
             self.store.write(identity, value)
             phase.samples.append(clock() - start)
@@ -161,7 +161,7 @@ class Round:
         phase = Phase("read")
         self.store.parts()
         while self._goes_on(phase):
-            self._read_one(phase, self.subject.rng.choice(self.identities), self.store.read)
+            self._read_one(phase, self.arm.rng.choice(self.identities), self.store.read)
         phase.parts = self.store.parts() or self._decoding(phase)
         return phase
 
@@ -169,7 +169,7 @@ class Round:
         phase = Phase("first")
         for _ in range(FIRST_CALLS):
             self.store.disconnect()
-            self._read_one(phase, self.subject.rng.choice(self.identities), self.store.read)
+            self._read_one(phase, self.arm.rng.choice(self.identities), self.store.read)
         return phase
 
     def _read_one(self, phase: Phase, identity: int, read: Callable[[int], Any]) -> None:
@@ -177,7 +177,7 @@ class Round:
         value = read(identity)
         phase.samples.append(clock() - start)
         phase.calls += 1
-        self.subject.check(self.blob, identity, value)
+        self.arm.check(self.blob, identity, value)
         phase.hits += 1
 
     def _goes_on(self, phase: Phase) -> bool:
@@ -186,7 +186,7 @@ class Round:
         return phase.calls < MOST_CALLS and sum(phase.samples) < self.visit.phase_ns
 
     def _decoding(self, phase: Phase) -> dict[str, float]:
-        text = json.dumps(self.blob.make(self.subject.key(self.identities[0]), 1))
+        text = json.dumps(self.blob.make(self.arm.key(self.identities[0]), 1))
         decode = float(median(_timed(lambda: json.loads(text)) for _ in range(DECODES)))
         rest = max(0.0, median(phase.samples) - decode)
         return {"JSON to Python": decode, "server, socket, client": rest}

@@ -1,6 +1,6 @@
 """Two stores at once, as the live application of seed 002 had them.
 
-Every value goes into both and is read from both. The seed always asked PostgreSQL first;
+Every value goes into both and is read from both. The article always asked PostgreSQL first;
 here a coin decides, so that neither always finds the caches of the processor warm. What
 each of the two takes is kept apart.
 """

@@ -18,7 +18,7 @@ from nearcache.report.units import NOTHING, quantity
 
 FSYNC = "an fsync of 8 kB beside it"
 DECODING = "JSON to Python"
-SEEDS_READ_NS = 8.66e6
+ARTICLES_READ_NS = 8.66e6
 # What promises the same: how, PostgreSQL, Redis.
 LIKE_WITH_LIKE = (
     ("on the disk when the write returns", "pg-prepared", "redis-always"),
@@ -196,8 +196,8 @@ def _first(analysis: Analysis) -> list[str]:
     text = "; ".join(sentences)
     if "pg-orm" in text:
         text += (
-            f". Without CONN_MAX_AGE Django connects for every request; the seed's median read "
-            f"from PostgreSQL was {quantity(SEEDS_READ_NS, 'ns')}"
+            f". Without CONN_MAX_AGE Django connects for every request; the article's median read "
+            f"from PostgreSQL was {quantity(ARTICLES_READ_NS, 'ns')}"
         )
     return [f"{text}."]
 
@@ -228,7 +228,7 @@ def _both(analysis: Analysis, payload: str) -> list[str]:
     parts = {name: series.median for name, series in cell.parts.items()}
     said = ", ".join(f"{name} {quantity(cost, 'ns')}" for name, cost in parts.items())
     ratio = parts["PostgreSQL"] / parts["Redis"] if parts.get("Redis") else 0
-    text = "Read from both at once, in random order, as the seed's application did"
+    text = "Read from both at once, in random order, as the article's application did"
     return [f"{text}: {said} on average, {ratio:.1f} to 1."]
 
 
@@ -254,7 +254,7 @@ def _decoding(analysis: Analysis, name: str, payload: str) -> float | None:
 
 
 def _middle(analysis: Analysis) -> str:
-    """The size nearest to the seed's: 10 kB where it was measured."""
+    """The size nearest to the article's: 10 kB where it was measured."""
     names: Sequence[str] = list(analysis.sample.about["payloads"])
     return "10k" if "10k" in names else names[0]
 

@@ -15,7 +15,7 @@ table, Redis that keeps nothing with an UNLOGGED one. Files lie on a disk, not o
 where an fsync is free; what an fsync takes there is measured beside every write.
 
 ``first`` connects and reads once. Without CONN_MAX_AGE that is what every request of a Django
-site pays, and what the seed's application may have paid. ``both`` does what that application
+site pays, and what the article's application may have paid. ``both`` does what that application
 did, in random order, and shows both parts.
 """
 
@@ -40,8 +40,8 @@ PSYCOPG = Requirement(module="psycopg", install="pip install 'psycopg[binary]'")
 MSGPACK = Requirement(module="msgpack", install="pip install msgpack")
 DATABASE_CACHE = "django.core.cache.backends.db.DatabaseCache"
 DJANGO_CACHE = "django.core.cache.backends.redis.RedisCache"
-# As in the seed: django-redis with zlib and msgpack.
-SEEDS_CACHE = {
+# As in the article: django-redis with zlib and msgpack.
+ARTICLES_CACHE = {
     "BACKEND": "django_redis.cache.RedisCache",
     "LOCATION": "unix://{redis_socket}?db=0",
     "TIMEOUT": 500,
@@ -110,7 +110,7 @@ CANDIDATES = (
     _postgres(
         "pg-orm",
         "Django ORM: a model instance, jsonb",
-        "the seed's model; an indexed number stands for its foreign key",
+        "the article's model; an indexed number stands for its foreign key",
         store="orm",
     ),
     _postgres(
@@ -147,14 +147,14 @@ CANDIDATES = (
     ),
     _redis_cache(
         "redis-seed",
-        "django-redis with zlib and msgpack, as in the seed",
-        SEEDS_CACHE,
+        "django-redis with zlib and msgpack, as in the article",
+        ARTICLES_CACHE,
         (DJANGO_REDIS, MSGPACK),
         packs=True,
     ),
     Candidate(
         name="both",
-        title="the ORM and django-redis, as the seed's application read and wrote both",
+        title="the ORM and django-redis, as the article's application read and wrote both",
         family="both",
         reach="network",
         options={
@@ -162,7 +162,7 @@ CANDIDATES = (
             "parts": {"PostgreSQL": "orm", "Redis": "redis-cache"},
             "socket": "redis_socket",
             "appendfsync": "",
-            "cache": SEEDS_CACHE,
+            "cache": ARTICLES_CACHE,
             "packs": True,
         },
         needs=(PSYCOPG, DJANGO_REDIS, MSGPACK, HIREDIS),
@@ -171,8 +171,8 @@ CANDIDATES = (
     ),
 )  # fmt: skip
 WHY_LESS = (
-    "both on one machine, one connection kept open; the seed's laptop may have connected anew for "
-    "each request, as Django does without CONN_MAX_AGE: see the operation first"
+    "both on one machine, one connection kept open; the article's laptop may have connected anew "
+    "for each request, as Django does without CONN_MAX_AGE: see the operation first"
 )
 
 STORES = Experiment(
@@ -187,8 +187,8 @@ STORES = Experiment(
     ),
     baseline="pg-orm",
     twins=("pg-prepared", "pg-orm"),
-    subject="nearcache.lab.experiments.stores.arm.StoresSubject",
-    # "Reads happen 10x more than writes", the seed hopes.
+    arm="nearcache.lab.experiments.stores.arm.StoresArm",
+    # "Reads happen 10x more than writes", the article hopes.
     mix={"read": 10 / 11, "write": 1 / 11},
     plans={
         "full": Plan(repetitions=4, rounds=8, phase_ms=15, time_limit_s=150),
@@ -228,7 +228,7 @@ STORES = Experiment(
     },
     claims=(
         Claim(
-            seed="002",
+            article="002",
             text="Redis is 16 times faster at reading these JSON blobs (medians)",
             ratio=8.66 / 0.53,
             slow="pg-orm",
@@ -239,7 +239,7 @@ STORES = Experiment(
             explains=("same", "smaller"),
         ),
         Claim(
-            seed="002",
+            article="002",
             text="14 times, where Django reads by values_list instead of a model instance",
             ratio=14.0,
             slow="pg-values",
@@ -250,7 +250,7 @@ STORES = Experiment(
             explains=("same", "smaller"),
         ),
         Claim(
-            seed="002",
+            article="002",
             text="Redis is 20 times faster at writing them (medians)",
             ratio=8.59 / 0.44,
             slow="pg-orm",
@@ -262,7 +262,7 @@ STORES = Experiment(
         ),
     ),
     cannot_answer=(
-        "Data that does not fit into memory: the seed's table had 3 GB, here everything is warm.",
+        "Data that does not fit into memory: the article's table had 3 GB; all is warm here.",
         "Many clients at once: commits that wait together share an fsync, which one client cannot.",
         "A network: both servers are on this host, so what a round trip adds is not here.",
         "What else PostgreSQL does with the data: queries, joins, one transaction with the rest.",

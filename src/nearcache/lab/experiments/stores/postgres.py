@@ -27,7 +27,7 @@ EMPTIED = "emptied after a crash"
 
 @dataclass(frozen=True)
 class Lookup:
-    """What the seed unpacked values_list into."""
+    """What the article unpacked values_list into."""
 
     modified: datetime
     matches: Any
@@ -322,7 +322,7 @@ def _about_connection(connection: Any) -> str:
 
 @cache
 def _lookup_model(table: str) -> Any:
-    """The seed's model, but for the foreign key: a number with an index stands for it."""
+    """The article's model, but for the foreign key: a number with an index stands for it."""
     from django.db import models
 
     class AmazonAffiliateLookup(models.Model):

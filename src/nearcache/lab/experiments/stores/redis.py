@@ -1,4 +1,4 @@
-"""JSON in Redis: by redis-py, by Django's cache, and by django-redis as the seed had it."""
+"""JSON in Redis: by redis-py, by Django's cache, and by django-redis as the article had it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from nearcache.lab.experiments.stores.contract import Durability, Store, WrongDurability
 
-EXPIRES_S = 600  # the "natural expiration" that the seed wanted Redis for
+EXPIRES_S = 600  # the "natural expiration" that the article wanted Redis for
 PROMISES = {
     "always": "on the disk when the write returns",
     "everysec": "the last second or two before a crash may be lost",

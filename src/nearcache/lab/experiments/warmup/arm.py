@@ -17,7 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nearcache.lab.arms.alias import BESIDE_BYTES, AliasSubject
+from nearcache.lab.arms.alias import BESIDE_BYTES, AliasArm
+from nearcache.lab.base.arm import WrongAnswer
 from nearcache.lab.base.messages import Phase, Visit, Visited
 from nearcache.lab.experiments.warmup import cold as warmup_cold
 from nearcache.lab.experiments.warmup.memory import SIZES, footprint, keys_of
@@ -36,11 +37,7 @@ PROTECTED = ("shared memory", "nearcache redis")
 clock = time.perf_counter_ns
 
 
-class WrongAnswer(Exception):
-    """The cache did not give back what was stored; the message says where."""
-
-
-class WarmupSubject(AliasSubject):
+class WarmupArm(AliasArm):
     def visit(self, visit: Visit) -> Visited:
         if visit.learning:
             return Visited(phases=[])

@@ -240,7 +240,7 @@ def _fill_helps(analysis: Analysis, entries: Sequence[Entry]) -> list[str]:
 
 
 def _preload(analysis: Analysis) -> list[str]:
-    """The question of the seed: LocMemCache and --preload, is the memory shared?"""
+    """The question of the article: LocMemCache and --preload, is the memory shared?"""
     sentences = []
     for operation, title in MEMORY.items():
         cell = cell_of(analysis, "locmem", operation, NO_PAYLOAD)

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from nearcache.lab.base.subject import Unavailable
+from nearcache.lab.base.arm import Unavailable
 from nearcache.lab.servers import child_setup
 
 WORKERS = 3

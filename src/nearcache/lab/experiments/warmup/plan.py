@@ -63,7 +63,7 @@ WARMUP = Experiment(
     ),
     baseline="locmem",
     twins=("locmem", "redis-hiredis-unix"),
-    subject="nearcache.lab.experiments.warmup.arm.WarmupSubject",
+    arm="nearcache.lab.experiments.warmup.arm.WarmupArm",
     plans={
         # phase_ms is how long a refill may take before it is said not to get hot.
         "full": Plan(repetitions=2, rounds=3, phase_ms=5000, time_limit_s=330),
@@ -74,7 +74,7 @@ WARMUP = Experiment(
     },
     claims=(
         Claim(
-            seed="003",
+            article="003",
             text="four workers with LocMemCache take four times the memory of one shared cache",
             ratio=4.0,
             slow="locmem",

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from nearcache.lab.base.arm import WrongAnswer
 from nearcache.lab.servers import child_setup
 
 PROCESSES = 2
@@ -39,10 +40,6 @@ END_S = 5.0
 WINDOWS = {"hot90": (100, 0.90), "hot99": (200, 0.99)}
 
 OpenCache = Callable[[], Any]
-
-
-class WrongAnswer(Exception):
-    """A request got a value that is not the one of its key, or failed; the message says how."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Who measures a candidate: one class for each kind of thing, run in the worker process.
 
-A subject becomes its candidate (``begin``), proves that it is what its name says, and
+An arm becomes its candidate (``begin``), proves that it is what its name says, and
 then answers visits until the pipe closes. A new kind is one new file here; experiments
 name it by its dotted path, so that a worker loads no other.
 """
@@ -22,7 +22,11 @@ class Unavailable(Exception):
         self.install = install
 
 
-class Subject(ABC):
+class WrongAnswer(Exception):
+    """The candidate answered something else than is right, or failed; the message says where."""
+
+
+class Arm(ABC):
     """One candidate in its own process. Any exception ends the candidate, with its words."""
 
     takes_own_aliases: ClassVar[bool] = False  # caches of the user's own settings

@@ -11,13 +11,13 @@ from nearcache.errors import LabError
 from nearcache.lab.base.messages import Phase
 from nearcache.lab.experiments.backends.plan import BACKENDS
 from nearcache.lab.results.sample import Sample, read_sample
-from nearcache.lab.runner.keeping import RESCUE, Keeper
-from nearcache.lab.runner.laboratory import Wish, new_sample, prepare
+from nearcache.lab.runner.laboratory import RunOptions, new_sample, prepare
+from nearcache.lab.runner.run_file import RESCUE, RunFile
 
 
 @pytest.fixture
 def sample() -> Sample:
-    order = prepare(BACKENDS, Wish(candidates=["locmem"], payloads=["S"], operations=["get"]))
+    order = prepare(BACKENDS, RunOptions(candidates=["locmem"], payloads=["S"], operations=["get"]))
     made = new_sample(order, "made up")
     phase = Phase("get", calls=3)
     phase.samples.extend([1000, 1100, 1200])
@@ -27,19 +27,19 @@ def sample() -> Sample:
 
 
 def test_two_runs_of_the_same_second_get_two_files(tmp_path: Path, sample: Sample) -> None:
-    keepers = [Keeper(tmp_path, "backends-20250102-030405") for _ in range(3)]
+    keepers = [RunFile(tmp_path, "backends-20250102-030405") for _ in range(3)]
     paths = [keeper.keep(sample) for keeper in keepers]
     assert len(set(paths)) == 3
     assert all(read_sample(path).has_numbers for path in paths)
 
 
 def test_a_name_that_was_not_used_is_given_back(tmp_path: Path) -> None:
-    Keeper(tmp_path, "x").release()
+    RunFile(tmp_path, "x").release()
     assert not list(tmp_path.iterdir())
 
 
 def test_what_was_written_is_not_given_back(tmp_path: Path, sample: Sample) -> None:
-    keeper = Keeper(tmp_path, "x")
+    keeper = RunFile(tmp_path, "x")
     keeper.checkpoint(sample)
     keeper.release()
     assert read_sample(tmp_path / "x.json").has_numbers
@@ -51,7 +51,7 @@ def test_a_run_whose_directory_is_gone_is_kept_elsewhere(
     out, elsewhere = tmp_path / "out", tmp_path / "tmp"
     elsewhere.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
-    keeper = Keeper(out, "x")
+    keeper = RunFile(out, "x")
     shutil.rmtree(out)
     out.write_text("a file stands where the directory was")
     keeper.checkpoint(sample)
@@ -67,7 +67,7 @@ def test_a_run_that_can_be_kept_nowhere_says_where_it_was_tried(
     tmp_path: Path, sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    keeper = Keeper(out, "x")
+    keeper = RunFile(out, "x")
     shutil.rmtree(out)
     out.write_text("")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
@@ -76,7 +76,7 @@ def test_a_run_that_can_be_kept_nowhere_says_where_it_was_tried(
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, sample: Sample) -> None:
-    keeper = Keeper(tmp_path, "x")
+    keeper = RunFile(tmp_path, "x")
     (tmp_path / "x.tmp").symlink_to("/dev/full")
     keeper.checkpoint(sample)
     assert "No space left" in keeper.problem

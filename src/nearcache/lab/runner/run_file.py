@@ -18,7 +18,7 @@ RESCUE = "nearcache-lab-rescued-"
 MOST_NAMES = 1000
 
 
-class Keeper:
+class RunFile:
     """The file of one run."""
 
     def __init__(self, directory: Path, stem: str) -> None:
