@@ -3,7 +3,8 @@
 //! A fork may run no hook of anybody (uWSGI, C code), and asking for the process id is a system call.
 //! So the number lies in a page of its own that the kernel wipes in every child (`MADV_WIPEONFORK`). A
 //! process that finds 0 there has no number yet, and takes the next one. Where the kernel wipes no
-//! page, the process id is asked for each time.
+//! page, the process id is asked for each time. (An advice that cannot be is given first, as
+//! BoringSSL and s2n do: some emulators say yes to everything.)
 //!
 //! Numbers grow from parent to child. So what was made under a number belongs to this process if that
 //! is its number still, and to an ancestor otherwise. Siblings have equal numbers.
@@ -79,6 +80,7 @@ fn page() -> &'static AtomicU64 {
 #[cfg(target_os = "linux")]
 fn wiped_on_fork() -> Option<*mut AtomicU64> {
     const BYTES: usize = 4096;
+    const NO_ADVICE: libc::c_int = -1;
     let (access, kind) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping, which nobody else knows.
@@ -87,7 +89,9 @@ fn wiped_on_fork() -> Option<*mut AtomicU64> {
         return None;
     }
     // SAFETY: the mapping made above.
-    if unsafe { libc::madvise(page, BYTES, libc::MADV_WIPEONFORK) } == 0 {
+    let takes = |advice| unsafe { libc::madvise(page, BYTES, advice) } == 0;
+    // No kernel takes the first. An emulator does (qemu-user 7.2) that takes all and heeds none.
+    if !takes(NO_ADVICE) && takes(libc::MADV_WIPEONFORK) {
         return Some(page.cast());
     }
     // SAFETY: as above; nobody has it.
