@@ -195,7 +195,7 @@ def test_a_change_that_the_cache_does_not_take_is_503_and_loses_nothing(
         assert "too large" in caplog.text
         caplog.clear()
         assert client.get("/strange").status_code == 503
-        assert "pickle" in caplog.text  # why, and where
+        assert "local object" in caplog.text  # why, and where
         assert client.get("/who").content == b"eve"
 
 

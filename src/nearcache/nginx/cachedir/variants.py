@@ -256,6 +256,10 @@ class _Picture:
         return self._root == _identity(directory)
 
     def close(self) -> None:
+        self._stop_watching()
+        self._rows.close()
+
+    def _stop_watching(self) -> None:
         if self._inotify:
             self._inotify.close()
         self._inotify = None
@@ -367,7 +371,7 @@ class _Picture:
             self._folders[self._inotify.watch(descriptor, APPEARS | GOES)] = folder
         except OSError as error:
             if os.fstat(descriptor).st_nlink:  # else it has gone, and its parent is watched
-                self.close()
+                self._stop_watching()
                 self._cannot_watch(error)
 
     def _cannot_watch(self, error: OSError) -> None:
