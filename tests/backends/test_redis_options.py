@@ -263,3 +263,28 @@ def test_a_backend_is_made_without_parsing_anew_and_connects_to_nothing(
         monkeypatch.setattr(RedisOptions, step, property(lambda _: pytest.fail("parsed anew")))
     assert made().options is first.options
     assert made().engine is first.engine
+
+
+JUNK = [
+    5, -1, 1.5, 10**30, float("inf"), float("nan"), True, "x", "\N{FULLWIDTH DIGIT NINE}", b"x",
+    [], [1], {"a": 1}, {1: 2}, ("h", 1), [("h", "x")], object(), str.upper,
+]  # fmt: skip
+THEIR_OWN = {"MAX_ENTRIES", "CULL_FREQUENCY"}  # Django's, which reads them itself
+
+
+@pytest.mark.parametrize("value", JUNK)
+def test_whatever_a_value_is_its_option_is_taken_or_named(value: Any) -> None:
+    own = {each.metadata["name"] for each in option_fields(RedisOptions)}
+    for name in {*NAMES, *THEIRS, *own} - THEIR_OWN:
+        entries: list[tuple[str, dict[str, Any]]] = [
+            (URL, {name: value}),
+            (URL, {"connection_kwargs": {name: value}}),
+            ("redis://service", {"sentinels": [("h", 1)], "sentinel_kwargs": {name: value}}),
+        ]
+        for location, given in entries:
+            said = name
+            try:
+                options(location, **given)
+            except ImproperlyConfigured as error:
+                said = str(error)
+            assert name in said or "LOCATION" in said

@@ -64,9 +64,18 @@ class Options:
     @classmethod
     def _value(cls, each: Field[Any], value: Any) -> Any:
         try:
-            return each.metadata["parse"](value)
+            return parsed(each.metadata["parse"], value)
         except ValueError as error:
             raise OptionError(cls.backend, each.metadata["name"], str(error)) from error
+
+
+def parsed(parse: Callable[[Any], Any], value: Any) -> Any:
+    """What a parser makes of a value; ValueError for a value of a type that it does not know."""
+    try:
+        return parse(value)
+    except (TypeError, OverflowError) as error:
+        problem = f"is of the type {type(value).__name__}, which it cannot be; see docs/options.md"
+        raise ValueError(problem) from error
 
 
 def option_fields(cls: type[Options]) -> Iterator[Field[Any]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nearcache.base.options import parsed
 from nearcache.engines.redis.target.options import (
     NAMES,
     Reading,
@@ -54,7 +55,7 @@ def _read(name: str, value: Any, own: set[str]) -> tuple[str | None, Any]:
     if name in THEIRS:
         own_name, reading = THEIRS[name]
         # None and "" are theirs for "not set".
-        read = None if value is None or value == "" else reading(value)
+        read = None if value is None or value == "" else parsed(reading, value)
         return (None if read is None else own_name), read
     if name == KWARGS:
         return KWARGS, dict(kwargs(value))

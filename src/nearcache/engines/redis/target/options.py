@@ -24,6 +24,7 @@ from nearcache.base.options import (
     one_of,
     option,
     option_fields,
+    parsed,
     some_seconds,
     text,
     whole,
@@ -338,9 +339,9 @@ class Settings:
             return
         if name in ALIASES:
             own, read = ALIASES[name]
-            self._set(FIELDS[own].name, FIELDS[own].metadata["parse"](read(value)))
+            self._set(FIELDS[own].name, parsed(FIELDS[own].metadata["parse"], parsed(read, value)))
         elif name in KEPT:
-            self.kept[name] = KEPT[name](value)
+            self.kept[name] = parsed(KEPT[name], value)
         elif name in SPECIAL:
             SPECIAL[name](self, value)
         elif name not in OURS:
