@@ -28,9 +28,11 @@ pub(crate) enum PolicyCounter {
     NotPrepared,
     /// Removed by the sweeper: no look-up found it, as a mark of its path was damaged.
     Unreachable,
+    /// Writes that had to make room in the index while the log had some.
+    IndexFull,
 }
 
-pub(crate) const POLICY_NAMES: [&str; 12] = [
+pub(crate) const POLICY_NAMES: [&str; 13] = [
     "evicted_small",
     "evicted_main",
     "evicted_index",
@@ -43,6 +45,7 @@ pub(crate) const POLICY_NAMES: [&str; 12] = [
     "no_room",
     "not_prepared",
     "unreachable",
+    "index_full",
 ];
 
 /// Counters of use: one set a process, written by it alone.

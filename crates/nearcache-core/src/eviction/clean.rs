@@ -4,17 +4,19 @@
 //! no longer points at is dead and is skipped. What is alive goes on by S3-FIFO:
 //!
 //! ```text
-//! small  used twice or more -> main      otherwise -> out, its key into the ghost
+//! small  used twice or more -> main                    otherwise -> out
 //! main   used               -> main, one use less      otherwise -> out
 //! ```
 //!
-//! New keys enter small, those in the ghost main. Which ring is cleaned: small,
-//! unless main holds more than nine tenths.
+//! New keys enter small, those that small evicted a short while ago main. Which ring
+//! is cleaned: small, if it holds its part of what is alive. How large that part is, and
+//! what changes with it: `border.rs`.
 //!
 //! Overwritten and deleted values leave garbage in the log. So that garbage never
 //! pushes out live values, nothing alive is evicted while the live records take
 //! less than `MAX_LIVE` of the room: the cleaner then only packs them (a cost of
-//! u / (1 - u) words copied per word gained, u the share of live words).
+//! u / (1 - u) words copied per word gained, u the share of live words). The
+//! exception is an index that is full before the log is.
 //!
 //! Source of the policy: Yang et al., FIFO queues are all you need for cache
 //! eviction, SOSP 2023; parameters of its reference implementation.
@@ -22,17 +24,18 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::base::stats::PolicyCounter;
-use crate::format::layout::control;
+use crate::format::layout::{BUCKET_SLOTS, control};
 use crate::format::record::{self, Header};
 use crate::memory::Mem;
 use crate::shard::read::{Shard, slot_word};
 use crate::shard::rings::{MAIN, SMALL};
 use crate::shard::sweeper::SWEEP_EVERY;
 
-/// Uses in the small ring that earn a place in main.
-const PROMOTE_AT: u8 = 2;
 /// Share of the room that live records may take before any is evicted: 7/8.
 const MAX_LIVE: (u64, u64) = (7, 8);
+/// Share of the index that may be in use before items are evicted for it. A fuller one
+/// evicts where its buckets are full, whatever the policy says.
+const MAX_INDEXED: (u64, u64) = (14, 15);
 /// Words that one write may look through (1 MiB) before it stops keeping anything:
 /// a bound on the work done under the lock.
 const MAX_WORDS_CLEANED: u64 = 1 << 17;
@@ -63,14 +66,20 @@ impl<M: Mem> Shard<'_, M> {
         if self.free_pages() < needed {
             self.set_word(control::BEEN_FULL, 1);
         }
-        while self.free_pages() < needed {
+        let index_is_full = self.index_is_full();
+        if index_is_full {
+            self.set_word(control::BEEN_FULL, 1);
+            self.count(PolicyCounter::IndexFull, 1);
+        }
+        while self.free_pages() < needed || index_is_full && self.index_is_full() {
             let mode = match cleaned {
                 MAX_WORDS_CLEANED.. => Mode::Drop,
-                _ if self.has_garbage() => Mode::Pack,
+                _ if self.has_garbage() && !self.index_is_full() => Mode::Pack,
                 _ => Mode::Evict,
             };
             if !self.clean_page_locked(self.ring_to_clean(mode), mode, now_ms) {
-                return;
+                // Nothing is left. A count that says otherwise was damaged.
+                return self.recount_locked();
             }
             cleaned += self.geo.page_words();
         }
@@ -91,8 +100,12 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     fn has_garbage(&self) -> bool {
-        let live = self.live_words(SMALL).saturating_add(self.live_words(MAIN));
-        live.saturating_mul(MAX_LIVE.1) < self.room_words() * MAX_LIVE.0
+        self.all_live_words().saturating_mul(MAX_LIVE.1) < self.room_words() * MAX_LIVE.0
+    }
+
+    fn index_is_full(&self) -> bool {
+        let slots = (self.geo.buckets * BUCKET_SLOTS) as u64;
+        self.items().saturating_mul(MAX_INDEXED.1) >= slots * MAX_INDEXED.0
     }
 
     fn ring_to_clean(&self, mode: Mode) -> usize {
@@ -102,11 +115,13 @@ impl<M: Mem> Shard<'_, M> {
         if self.window_is_empty(MAIN) {
             return SMALL;
         }
-        let main_is_over = match mode {
+        let small_stays = match mode {
             Mode::Pack => self.garbage_share(MAIN) > self.garbage_share(SMALL),
-            _ => self.live_words(MAIN) > self.room_words() - self.small_target(),
+            // Main is full of what is in use, or the bound would not have been reached.
+            Mode::Drop => false,
+            Mode::Evict => self.live_words(SMALL) < self.small_part(self.all_live_words()),
         };
-        if main_is_over { MAIN } else { SMALL }
+        if small_stays { MAIN } else { SMALL }
     }
 
     /// Dead words per 1024 words of a ring.
@@ -185,9 +200,9 @@ impl<M: Mem> Shard<'_, M> {
         let frequency = self.frequency(slot);
         let next = match (mode, ring, frequency) {
             (Mode::Drop, ..) => None,
-            (_, SMALL, PROMOTE_AT..) => Some((MAIN, 0)),
+            (_, SMALL, uses) if uses >= self.promote_at() => Some((MAIN, 0)),
             (Mode::Pack, ..) => Some((ring, frequency)),
-            (_, MAIN, 1..) => Some((MAIN, frequency - 1)),
+            (_, MAIN, 1..) => Some((MAIN, self.uses_left(frequency))),
             _ => None,
         };
         if let Some((to, frequency)) = next
@@ -196,12 +211,12 @@ impl<M: Mem> Shard<'_, M> {
             self.set_frequency_locked(slot, frequency);
             return;
         }
-        if ring == SMALL {
-            self.ghost_insert_locked(header.hash, header.words);
-            self.drop_slot_locked(slot, PolicyCounter::EvictedSmall);
-        } else {
-            self.drop_slot_locked(slot, PolicyCounter::EvictedMain);
-        }
+        self.note_evicted_locked(ring, header.hash, header.words);
+        let why = match ring {
+            SMALL => PolicyCounter::EvictedSmall,
+            _ => PolicyCounter::EvictedMain,
+        };
+        self.drop_slot_locked(slot, why);
     }
 
     /// Copies a record to the head of a ring. False if there is no page for it, or no memory.

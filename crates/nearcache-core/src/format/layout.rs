@@ -12,6 +12,7 @@
 //!         line 3         hints: live[2] items been_full owner largest
 //!         line 4         reader: safe_tail[2]
 //!         line 5-6       counters of the policy, written under the lock
+//!         line 7         border of the rings
 //!         ...            page table: 2 rings x table_len words
 //!         ...            page descriptors: one word a page
 //!         ...            index: buckets of 64 bytes
@@ -37,7 +38,7 @@
 use crate::base::error::Error;
 
 /// In the file name and the header; a new one for any change of layout.
-pub const LAYOUT_VERSION: u64 = 4;
+pub const LAYOUT_VERSION: u64 = 5;
 /// The smallest file there is.
 pub const MIN_SIZE_BYTES: u64 = 1 << 20;
 const MAX_SIZE_BYTES: u64 = 1 << 40;
@@ -142,6 +143,12 @@ pub(crate) mod control {
     pub const LARGEST: usize = 29;
     pub const SAFE_TAIL: usize = 32; // [ring]
     pub const COUNTERS: usize = 40;
+    /// Share of the small ring, and what moves it (`eviction/border.rs`).
+    pub const SMALL_SHARE: usize = 56;
+    pub const EVICTED_WORDS: usize = 57; // [ring]
+    pub const RETURNED: usize = 59; // [ring]
+    pub const EVICTED_ITEMS: usize = 61;
+    pub const SINCE_MOVED: usize = 62;
     pub const WORDS: usize = 64;
 }
 const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= control::HEAD * 8);

@@ -89,5 +89,6 @@ impl<M: Mem> Shard<'_, M> {
         self.set_word(control::ITEMS, 0);
         self.set_word(control::BEEN_FULL, 0);
         self.set_word(control::LARGEST, 0);
+        self.forget_border_locked();
     }
 }

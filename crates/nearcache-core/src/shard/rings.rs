@@ -130,8 +130,8 @@ impl<M: Mem> Shard<'_, M> {
         (self.geo.pages as u64 - self.reserve_pages()) << self.geo.page_shift
     }
 
-    /// Words the small ring may hold when the shard is full: a tenth.
-    pub fn small_target(&self) -> u64 {
-        self.room_words() / 10
+    /// Words of live records in both rings. A hint.
+    pub fn all_live_words(&self) -> u64 {
+        self.live_words(SMALL).saturating_add(self.live_words(MAIN))
     }
 }

@@ -254,15 +254,15 @@ impl<M: Mem> Shard<'_, M> {
     }
 
     fn ring_for_new_locked(&self, hash: u64, words: usize) -> usize {
-        if self.ghost_take_locked(hash) {
-            self.count(PolicyCounter::GhostHits, 1);
+        if self.note_new_locked(hash) {
             return MAIN;
         }
         // Until the shard is full for the first time, what does not fit small
         // goes to main at once: nothing has to be chosen yet, and nothing copied.
         let filling = self.word(control::BEEN_FULL) == 0;
-        let small_is_full = self.live_words(SMALL) >= self.small_target();
-        let too_large_for_small = words as u64 > self.small_target();
+        let small_part = self.small_part(self.room_words());
+        let small_is_full = self.live_words(SMALL) >= small_part;
+        let too_large_for_small = words as u64 > small_part;
         if too_large_for_small || filling && small_is_full { MAIN } else { SMALL }
     }
 
@@ -293,7 +293,9 @@ impl<M: Mem> Shard<'_, M> {
             let bucket = self.bucket(hash, step);
             bucket..bucket + BUCKET_SLOTS
         });
-        slots.min_by_key(|slot| self.frequency(*slot)).expect("a chain has slots")
+        let standing =
+            |slot: &usize| (self.frequency(*slot), ring_of(self.mem.load(*slot, Relaxed)));
+        slots.min_by_key(standing).expect("a chain has slots")
     }
 
     /// Empties a slot and counts why.
