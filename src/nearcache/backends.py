@@ -74,7 +74,7 @@ class SharedMemoryOptions(StampedeOptions, CacheOptions):
         "mean_item",
         "What an item takes on average (key, value and 32 bytes), to make the index for. Lower"
         " it for many tiny values: the index takes more of `size` then.",
-        sized(64, 64 * KIB),
+        sized(shm.LEAST_MEAN_ITEM_BYTES, 64 * KIB),
         default=None,
         shown_default="256 bytes",
     )

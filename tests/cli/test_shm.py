@@ -53,6 +53,25 @@ def test_stats_are_readable_and_for_machines(name: str) -> None:
     assert facts["size_bytes"] == data_path(name).stat().st_size
 
 
+def test_an_index_that_is_full_before_the_log_is_said_with_what_to_set(name: str) -> None:
+    assert json.loads(run("shm", "stats", name, "--json").stdout)["better_mean_item_bytes"] is None
+    assert "mean_item" not in run("shm", "check", name).stdout
+    cache = SharedMemoryCache(name, {"OPTIONS": {"size": "4MB"}})
+    for start in range(0, 40_000, 1000):
+        cache.set_many({f"count:{number}": number for number in range(start, start + 1000)})
+    facts = json.loads(run("shm", "stats", name, "--json").stdout)
+    assert facts["index_full"] > 0
+    assert 48 < facts["live_bytes"] / facts["items"] < 80
+    better = facts["better_mean_item_bytes"]
+    for command in ("stats", "check"):
+        assert f'Set "mean_item": {better} in OPTIONS' in run("shm", command, name).stdout
+    held = facts["items"]
+    options = {"size": "4MB", "mean_item": better}
+    made_for_them = SharedMemoryCache(f"{name}2", {"OPTIONS": options})
+    made_for_them.set_many({f"count:{number}": number for number in range(40_000)})
+    assert made_for_them.stats()["items"] > 1.5 * held
+
+
 def test_check_says_sound(name: str) -> None:
     done = run("shm", "check", name)
     assert (done.returncode, done.stderr) == (0, "")

@@ -21,6 +21,7 @@ from nearcache.cli.site import cache_of_site
 from nearcache.django_cache.placement.project import is_there
 from nearcache.engines.contract import ScanItem
 from nearcache.engines.shm import (
+    LEAST_MEAN_ITEM_BYTES,
     bases_in,
     data_path,
     default_directory,
@@ -111,13 +112,14 @@ def stats(name: str | None, settings: str | None, alias: str | None, as_json: bo
     reads = facts["hits"] + facts["misses"]
     facts["hit_ratio"] = round(facts["hits"] / reads, 4) if reads else None
     if as_json:
-        _print_json(facts)
+        _print_json(facts | {"better_mean_item_bytes": _better_mean_item(facts)})
         return
     width = max(map(len, facts))
     for key, value in facts.items():
         click.echo(
             f"{key.removesuffix('_bytes').removesuffix('_at_ms'):<{width}}  {_human(key, value)}"
         )
+    _advise(facts)
 
 
 @shm.command()
@@ -126,6 +128,7 @@ def check(name: str | None, settings: str | None, alias: str | None, as_json: bo
     """Read everything and report broken invariants: exit code 0 sound, 1 not."""
     store = _open(name, settings, alias)
     faults = store.check()
+    facts = store.stats()
     if as_json:
         _print_json({"path": store.path, "items": len(store), "faults": faults})
     else:
@@ -133,6 +136,7 @@ def check(name: str | None, settings: str | None, alias: str | None, as_json: bo
             click.echo(fault)
         verdict = f"{len(faults)} faults; `nearcache shm clear` makes it new" if faults else "sound"
         click.echo(f"{store.path}: {verdict}, {len(store)} items")
+        _advise(facts)
     if faults:
         raise SystemExit(1)
 
@@ -247,6 +251,23 @@ def _file_facts(base: str) -> dict[str, Any] | None:
         "projects": projects,
         "there": any(map(is_there, projects)),
     }
+
+
+def _better_mean_item(facts: dict[str, Any]) -> int | None:
+    """What to set `mean_item` to, in bytes; None if the index has not been the limit."""
+    if not facts["index_full"] or not facts["items"]:
+        return None
+    return max(LEAST_MEAN_ITEM_BYTES, facts["live_bytes"] // facts["items"])
+
+
+def _advise(facts: dict[str, Any]) -> None:
+    mean = _better_mean_item(facts)
+    if mean is not None:
+        click.echo(
+            f"The index was full {facts['index_full']:,} times while the log had room: items take"
+            f' {mean} bytes on average. Set "mean_item": {mean} in OPTIONS for a cache that holds'
+            " more of them; its file is made anew then."
+        )
 
 
 def _key_facts(item: ScanItem, now_ms: int) -> dict[str, Any]:

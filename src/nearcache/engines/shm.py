@@ -42,6 +42,7 @@ logger = logging.getLogger("nearcache.shm")
 
 TMPFS = "/dev/shm"  # noqa: S108 - the directory in it is private, and checked
 DEFAULT_SIZE_BYTES = 256 * MIB
+LEAST_MEAN_ITEM_BYTES = 64  # the core refuses less
 SUFFIX = f".v{_core.LAYOUT_VERSION}.seg"
 LOCK_SUFFIX = ".lock"
 OWNERS_SUFFIX = ".owners"
