@@ -257,7 +257,7 @@ def _better_mean_item(facts: dict[str, Any]) -> int | None:
     """What to set `mean_item` to, in bytes; None if the index has not been the limit."""
     if not facts["index_full"] or not facts["items"]:
         return None
-    return max(LEAST_MEAN_ITEM_BYTES, facts["live_bytes"] // facts["items"])
+    return max(LEAST_MEAN_ITEM_BYTES, int(facts["live_bytes"]) // int(facts["items"]))
 
 
 def _advise(facts: dict[str, Any]) -> None:
