@@ -7,12 +7,14 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterable
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from bench import (
     crowds,
+    eviction,
     nginx_accuracy,
     nginx_agent,
     nginx_doctor,
@@ -28,13 +30,16 @@ from nearcache.lab.servers import Servers
 CACHES = ["memory", "redis", "crowds"]
 PARTS = [*CACHES, "nginx"]
 ACCURACY = "accuracy"  # a part of "nginx" that can be had alone
+EVICTION = "eviction"  # alone only: it needs libcachesim, and says nothing about time
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--page", type=Path, help="also write them as a Markdown page")
-    parser.add_argument("--only", choices=[*PARTS, ACCURACY], help="measure this part alone")
+    parser.add_argument(
+        "--only", choices=[*PARTS, ACCURACY, EVICTION], help="measure this part alone"
+    )
     parser.add_argument("--log", type=Path, help="nginx: a combined log to repeat [made lines]")
     parser.add_argument("--quick", action="store_true", help="nginx: tiny sizes, to try the bench")
     arguments = parser.parse_args()
@@ -52,6 +57,8 @@ def main() -> None:
         os.sched_setaffinity(0, {cores[-1]})
         of_nginx(arguments.log, arguments.quick, results)
         os.sched_setaffinity(0, set(cores))
+    if arguments.only == EVICTION:
+        of_eviction(results)
     machine = describe_machine() | describe_versions()
     if arguments.json:
         arguments.json.write_text(json.dumps({"machine": machine, "rows": results}, indent=1))
@@ -90,6 +97,16 @@ def of_nginx(log: Path | None, quick: bool, results: list[dict[str, Any]]) -> No
     with peers.directory() as where:
         found = chain(nginx_doctor.rows(where, log, sizes), nginx_agent.rows(where, sizes))
         shown(found, results)
+
+
+def of_eviction(results: list[dict[str, Any]]) -> None:
+    if find_spec("libcachesim") is None:
+        raise SystemExit("--only eviction compares with libCacheSim: pip install libcachesim")
+    with peers.directory() as where:
+        peers.configure(where, {})
+        for row in eviction.rows(where):
+            print(eviction.line(row), flush=True)
+            results.append(dataclasses.asdict(row))
 
 
 def shown(

@@ -439,7 +439,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "timeouts": Fault(
         timeouts,
-        excuses=RESTARTED,
+        # Who waits for the lock of one who hangs may be killed as well; gunicorn says 500 then.
+        excuses=RESTARTED | {"error of the server"},
         fits=lambda server: server.timeouts,
         kills=True,
         timeout_s=HUNG_AFTER_S,
