@@ -33,7 +33,7 @@ use crate::shard::rings::{MAIN, SMALL};
 
 /// The share is a fraction of this.
 const WHOLE: u64 = 1 << 16;
-const LEAST: f64 = 0.1;
+pub(crate) const LEAST: f64 = 0.1;
 const MOST: f64 = 0.8;
 /// Above this share the policy is that of a recency list.
 const LARGE: f64 = 0.2;
@@ -48,7 +48,7 @@ const MOST_REMEMBERED: f64 = 3.0;
 
 impl<M: Mem> Shard<'_, M> {
     /// Share of the small ring, a hint: any value of the word is one.
-    fn small_share(&self) -> f64 {
+    pub(crate) fn small_share(&self) -> f64 {
         match self.word(control::SMALL_SHARE) {
             0 => LEAST,
             share => (share as f64 / WHOLE as f64).clamp(LEAST, MOST),

@@ -576,6 +576,8 @@ mod overview;
 #[cfg(test)]
 mod ageing;
 #[cfg(test)]
+mod border;
+#[cfg(test)]
 mod claims;
 #[cfg(test)]
 mod damaged;

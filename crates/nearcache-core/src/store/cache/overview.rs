@@ -44,12 +44,19 @@ impl<M: Mem> Cache<M> {
             ("size_bytes", self.geometry.total_words as u64 * 8),
             ("max_item_bytes", self.max_item_bytes()),
             ("shards", shards),
+            ("small_ring_percent", self.small_ring_percent()),
             ("created_at_ms", self.mem.load(header::CREATED_MS, Relaxed)),
             ("processes", process::alive(&self.mem)),
             ("locks_held", named_locks.held()),
             ("lock_waiters", named_locks.queue().waiters()),
         ]);
         stats
+    }
+
+    /// Where the border between the two rings is, on the average of the shards.
+    fn small_ring_percent(&self) -> u64 {
+        let shares: f64 = self.shards().map(|shard| shard.small_share()).sum();
+        (shares * 100.0 / self.geometry.shards as f64).round() as u64
     }
 
     /// Walks everything and says which invariants are broken, a line each.
