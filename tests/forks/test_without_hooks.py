@@ -137,3 +137,44 @@ def test_a_fork_while_other_threads_sleep_inside_calls(
         assert ends == ["computed"] * 3, ends
         """,
     )
+
+
+@pytest.mark.parametrize("place", ["tcp", "unix", "shm"])
+def test_no_call_imports_a_module(request: pytest.FixtureRequest, run: Run, place: str) -> None:
+    """Whoever is forked while another thread imports waits for the lock of the import for ever."""
+    settings = request.getfixturevalue("shm_settings" if place == "shm" else "redis_settings")
+    if place == "tcp":
+        # Nobody need listen: the name of a host is looked up before.
+        settings = settings | {"LOCATION": "redis://127.0.0.1:1", "OPTIONS": {"on_error": "miss"}}
+    run(
+        settings,
+        """
+        import asyncio
+        import logging
+        import sys
+
+        logging.disable()
+        cache = configured()
+        before = set(sys.modules)
+        cache.get("key")
+        cache.set("key", {"list": [1, 2.5, "x" * 100_000]})
+        cache.get("key")
+        cache.get_or_set("computed", lambda: 3)
+        cache.set_many({"a": 1, "b": b"2"})
+        cache.get_many(["a", "b"])
+        cache.delete_many(["a", "b"])
+        if "tcp" not in sys.argv:
+            cache.set("count", 1)
+            cache.incr("count")
+            with cache.lock("name", timeout=60), cache.lock("other"):
+                pass
+            async def in_a_task():
+                await cache.aset("key", 1)
+                await cache.aget("key")
+                async with cache.alock("name", timeout=60):
+                    pass
+            asyncio.run(in_a_task())
+        assert set(sys.modules) == before, set(sys.modules) - before
+        """,
+        place,
+    )

@@ -12,6 +12,10 @@ which does not. Nothing else tells that.
 from __future__ import annotations
 
 import contextlib
+
+# `getaddrinfo` would import it at the first connection. A child that is forked meanwhile without
+# Python's hooks inherits the lock of that import, and waits for it for ever.
+import encodings.idna  # noqa: F401
 import socket
 import ssl
 from collections.abc import Callable, Iterator
