@@ -60,8 +60,7 @@ NO_DESCRIPTORS = OUT_OF_MEANS | {"RegionError", "ImportError", "RuntimeError"}
 """RuntimeError: a worker that has no descriptor left to accept with ends beside its requests, and
 an interpreter that ends takes no new work of theirs.
 """
-NO_MEMORY = NO_DESCRIPTORS | {"MemoryError", "LockLost"}
-"""LockLost: who has no memory to renew a lock with says so when it is over."""
+NO_MEMORY = NO_DESCRIPTORS | {"MemoryError"}
 
 Doing = Callable[["Trial"], AbstractContextManager[None]]
 
@@ -441,8 +440,7 @@ FAULTS: dict[str, Fault] = {
     "timeouts": Fault(
         timeouts,
         # Who waits for the lock of one who hangs may be killed as well; gunicorn says 500 then.
-        # Who holds the GIL while he hangs renews no claim, and another computes, too.
-        excuses=RESTARTED | {"error of the server", "overlap of flights"},
+        excuses=RESTARTED | {"error of the server"},
         fits=lambda server: server.timeouts,
         kills=True,
         timeout_s=HUNG_AFTER_S,

@@ -65,6 +65,7 @@ fn the_miss_ratio_is_that_of_s3_fifo() {
         writeln!(out, "{name:<25} {low:>6.3}  {middle:>6.3}  {high:>6.3}").unwrap();
     }
     let published = PUBLISHED[4].1;
-    assert!((ours[2] - published[2]).abs() <= 0.015, "S3-FIFO has {}", published[2]);
+    // 0.01 until the border adapted: docs/design-decisions.md has what that cost here, and gained.
+    assert!((ours[2] - published[2]).abs() <= 0.0125, "S3-FIFO has {}", published[2]);
     assert!(ours[0] <= PUBLISHED[0].1[0] && ours[1] <= PUBLISHED[0].1[1], "worse than LRU");
 }

@@ -128,7 +128,6 @@ def check(name: str | None, settings: str | None, alias: str | None, as_json: bo
     """Read everything and report broken invariants: exit code 0 sound, 1 not."""
     store = _open(name, settings, alias)
     faults = store.check()
-    facts = store.stats()
     if as_json:
         _print_json({"path": store.path, "items": len(store), "faults": faults})
     else:
@@ -136,7 +135,7 @@ def check(name: str | None, settings: str | None, alias: str | None, as_json: bo
             click.echo(fault)
         verdict = f"{len(faults)} faults; `nearcache shm clear` makes it new" if faults else "sound"
         click.echo(f"{store.path}: {verdict}, {len(store)} items")
-        _advise(facts)
+        _advise(store.stats())
     if faults:
         raise SystemExit(1)
 
